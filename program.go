@@ -1,0 +1,108 @@
+package brig
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Language is a programming language that Run understands.
+type Language string
+
+// The languages of Run.
+const (
+	Python     Language = "python"
+	JavaScript Language = "javascript"
+	Bash       Language = "bash"
+)
+
+// Languages lists every language, in the order in which help shows them.
+var Languages = []Language{Python, JavaScript, Bash}
+
+// aliases are other words by which callers know a language.
+var aliases = map[string]Language{
+	"python": Python, "python3": Python, "py": Python,
+	"javascript": JavaScript, "js": JavaScript, "node": JavaScript, "nodejs": JavaScript,
+	"bash": Bash, "sh": Bash, "shell": Bash,
+}
+
+// ParseLanguage finds a language by its name or a usual alias.
+func ParseLanguage(s string) (Language, error) {
+	if l, ok := aliases[s]; ok {
+		return l, nil
+	}
+	return "", InvalidField("language", "unknown language %q", s).
+		WithHint("use one of: python, javascript, bash")
+}
+
+// Program is a one-shot: code or a command that gets a sandbox of its own,
+// which is gone when it ends, however it ends.
+type Program struct {
+	// Language and Code, or Command: exactly one of the two forms.
+	Language Language
+	Code     string
+	Command  []string
+
+	// Name is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
+	Name  string
+	Image string
+	// Arguments is a JSON object. When set, main(**Arguments) in Python or
+	// main(Arguments) in JavaScript is called and its value is the result.
+	Arguments json.RawMessage
+	Env       map[string]string
+	// Files are written under /workspace before the program starts.
+	Files  []File
+	Limits Limits
+	// Timeout is wall time. Default 30 s.
+	Timeout time.Duration
+	User    string
+	Labels  map[string]string
+}
+
+// File is one file that goes in, or an artifact that comes out. Path is
+// relative to /workspace on the way in and to /workspace/artifacts on the way
+// out.
+type File struct {
+	Path string
+	Data []byte
+	Mode uint32 // permission bits; 0 means 0644
+}
+
+// Outcome is how a Program ended.
+type Outcome struct {
+	Result
+	// Sandbox is the name of the sandbox that is gone; GetRun finds the
+	// outcome by it again.
+	Sandbox string
+	// Value is what main returned, as JSON; nil when nothing was returned in
+	// that way (null is the JSON null).
+	Value json.RawMessage
+	// Artifacts are the files that the program left in artifacts/.
+	Artifacts []File
+	// Error says what went wrong, if something did.
+	Error *ProgramError
+}
+
+// ProgramError is a program's failure, told apart from its output.
+type ProgramError struct {
+	// Code is the SB code of a verdict (SB005 for a timeout, SB006 for
+	// memory); empty when the program's own exception ended it.
+	Code string `json:"code,omitempty"`
+	// Name is the kind of a verdict, or the type of the exception.
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback,omitempty"`
+	Hint      string `json:"hint,omitempty"`
+}
+
+// Rules for artifacts: which files of artifacts/ come out.
+const (
+	MaxArtifacts    = 20       // files
+	MaxArtifactSize = 10 << 20 // bytes of one file
+)
+
+// ArtifactTypes maps the extensions that come out to their media types.
+var ArtifactTypes = map[string]string{
+	".csv": "text/csv", ".html": "text/html", ".jpeg": "image/jpeg",
+	".jpg": "image/jpeg", ".json": "application/json", ".pdf": "application/pdf",
+	".png": "image/png", ".svg": "image/svg+xml",
+}

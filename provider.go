@@ -1,0 +1,78 @@
+package brig
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Provider makes isolated machines. It knows nothing of tenants, quotas or
+// audit: by the time it is called the engine has said yes. Specs that reach
+// it are complete: every default is filled in and Spec.Image is a digest.
+type Provider interface {
+	Capabilities() Capabilities
+	// Create makes a machine and returns when commands can run in it. The
+	// lease is its own until Extend; on an error nothing is left.
+	Create(ctx context.Context, id ID, spec Spec, lease time.Time) (Instance, error)
+	// Recover finds a machine again. One that has ended is returned as such,
+	// its Done closed; a handle of which nothing is known is NotFound.
+	Recover(ctx context.Context, id ID, h Handle) (Instance, error)
+	// Sweep removes whatever this provider made that none of known owns, and
+	// reports how many such things it found. Machines that belong to other
+	// processes that live (one-shots of a command line) are not touched.
+	Sweep(ctx context.Context, known map[ID]bool) (int, error)
+}
+
+// Capabilities says what a provider can honour, so that the engine refuses
+// at admission and not half way.
+type Capabilities struct {
+	Name string
+	// Limits that are enforced by the kernel. What is not is named in Notes.
+	Memory, CPU bool
+	// Notes are what a caller should know of how limits are enforced.
+	Notes []string
+	// Isolation is what stands between guest and host: "gvisor", "none".
+	Isolation string
+}
+
+// Instance is one machine.
+type Instance interface {
+	Handle() Handle
+	// Notes are what a caller should know of this machine's limits.
+	Notes() []string
+	// Exec runs one command under an id that the caller chose and streams its
+	// output to sio, whose writers are not nil. When ctx ends the process is
+	// killed unless cmd.Survive. When the machine dies under it, the verdict
+	// is in the result (OOMKilled) or the error is FailedPrecondition.
+	Exec(ctx context.Context, id string, cmd Command, sio IO) (*Result, error)
+	// Execs returns the executions that the machine itself remembers.
+	Execs(ctx context.Context) ([]*Execution, error)
+	// Put writes files below dir, as the command's user would.
+	Put(ctx context.Context, dir string, files []File) error
+	// Collect reads the artifacts below dir.
+	Collect(ctx context.Context, dir string) ([]File, error)
+	// Logs opens the log of the main program and of executions; valid also
+	// after the machine's end, until Destroy.
+	Logs(ctx context.Context) (io.ReadCloser, error)
+	// Log appends what an execution wrote.
+	Log(p []byte) error
+	// Extend moves the lease.
+	Extend(ctx context.Context, lease time.Time) error
+	// Stop asks the machine's programs to end, waits for grace and ends it.
+	// No grace kills at once. It returns when the machine is gone.
+	Stop(ctx context.Context, grace time.Duration, why ExitReason) error
+	// Destroy ends the machine and removes all that is left of it.
+	Destroy(ctx context.Context) error
+	// Done is closed when the machine is gone, however it went.
+	Done() <-chan struct{}
+	// Exit says how it went; nil before Done is closed.
+	Exit() *Exit
+}
+
+// Handle lets a provider find an instance again after a restart. It is
+// opaque to everyone else.
+type Handle struct {
+	Provider string
+	Version  int
+	State    []byte
+}

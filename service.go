@@ -1,0 +1,58 @@
+package brig
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Service is the one front that every door serves and every client speaks.
+// The engine implements it by deciding, the client by asking a server.
+//
+// Sandboxes are named by name or by id. The actor is in the context. Errors
+// are *Error. A sandbox of another tenant is NotFound, as one that never was.
+type Service interface {
+	// Create starts a sandbox and returns when it is running. A taken name is
+	// AlreadyExists, and then nothing has changed.
+	Create(ctx context.Context, spec Spec) (*Sandbox, error)
+	Get(ctx context.Context, name string) (*Sandbox, error)
+	List(ctx context.Context, o ListOptions) (*Page, error)
+
+	// Exec runs a command in a running sandbox until it ends. It renews the
+	// lease. When ctx ends first the process is killed, unless the command
+	// says Survive.
+	Exec(ctx context.Context, name string, cmd Command, sio IO) (*Result, error)
+	// GetExec finds one execution of a sandbox, finished or not, by its id;
+	// ListExecs finds those that are remembered, newest first. Both outlive a
+	// restart of the server.
+	GetExec(ctx context.Context, name, execID string) (*Execution, error)
+	ListExecs(ctx context.Context, name string) ([]*Execution, error)
+	// Logs returns what the sandbox's programs wrote, also after its end. The
+	// caller closes it.
+	Logs(ctx context.Context, name string, o LogOptions) (io.ReadCloser, error)
+
+	// Extend moves the end of the lease to ttl from now, within the bounds.
+	Extend(ctx context.Context, name string, ttl time.Duration) (*Sandbox, error)
+	// Stop asks the sandbox's programs to end (SIGTERM), gives them grace and
+	// then kills. Kill kills at once. Both keep the record, and succeed on a
+	// sandbox that has ended.
+	Stop(ctx context.Context, name string, grace time.Duration) (*Sandbox, error)
+	Kill(ctx context.Context, name string) (*Sandbox, error)
+	// Remove kills the sandbox if it lives, and forgets it.
+	Remove(ctx context.Context, name string) error
+
+	// Run runs a program in a sandbox of its own that is gone when Run
+	// returns, whatever happens, the caller's going away included. Given
+	// writers receive output as it happens; it is captured all the same.
+	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
+	// GetRun finds the outcome of a finished Run by its sandbox's name.
+	GetRun(ctx context.Context, name string) (*Outcome, error)
+
+	Images(ctx context.Context) ([]*Image, error)
+	GetImage(ctx context.Context, ref string) (*Image, error)
+	// ImportImage reads a tar archive of a root file system.
+	ImportImage(ctx context.Context, name string, r io.Reader, report func(Progress)) (*Image, error)
+	BuildImage(ctx context.Context, b ImageBuild, report func(Progress)) (*Image, error)
+	// RemoveImage refuses (FailedPrecondition) while a sandbox uses it.
+	RemoveImage(ctx context.Context, ref string) error
+}

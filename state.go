@@ -1,0 +1,44 @@
+package brig
+
+import "slices"
+
+// State is where a sandbox is in its life.
+type State string
+
+// The states of a sandbox.
+const (
+	// Creating: recorded, its machine not yet known to run.
+	Creating State = "creating"
+	// Running: its machine runs.
+	Running State = "running"
+	// Stopping: its machine is being ended.
+	Stopping State = "stopping"
+	// Ended: its machine is gone; its logs and exit are kept.
+	Ended State = "stopped"
+	// Failed: it never had a machine that ran.
+	Failed State = "failed"
+)
+
+// States lists every state, for exhaustive tests and for doors.
+var States = []State{Creating, Running, Stopping, Ended, Failed}
+
+// next is the only list of legal transitions.
+var next = map[State][]State{
+	Creating: {Running, Stopping, Failed},
+	Running:  {Stopping, Ended},
+	Stopping: {Ended},
+	Ended:    nil,
+	Failed:   nil,
+}
+
+// To reports an error of kind FailedPrecondition unless s may become t. A
+// state may always become itself.
+func (s State) To(t State) error {
+	if s == t || slices.Contains(next[s], t) {
+		return nil
+	}
+	return Errorf(FailedPrecondition, "a sandbox that is %s cannot become %s", s, t)
+}
+
+// Live reports whether a sandbox in state s may have a machine.
+func (s State) Live() bool { return s == Creating || s == Running || s == Stopping }

@@ -1,0 +1,79 @@
+package brig
+
+import (
+	"context"
+	"time"
+)
+
+// Record is a Sandbox and what only the engine and the store know of it.
+type Record struct {
+	Sandbox
+	Handle Handle // opaque to everyone but its provider
+	Rev    int64  // optimistic lock: 0 before the first Put, then what Put set
+}
+
+// Event is one line of the audit log. A changing operation writes two: its
+// intent when it was let in, and its outcome.
+type Event struct {
+	At            time.Time
+	Op            string
+	Actor, Tenant string
+	Sandbox       ID
+	Phase         Phase
+	Kind          Kind // of the error; empty on success
+}
+
+// Phase tells the two events of a changing operation apart.
+type Phase string
+
+// The phases of an operation.
+const (
+	Intent  Phase = "intent"
+	Finish  Phase = "outcome"
+	Refused Phase = "refused" // the gate said no
+)
+
+// Store keeps records. It decides nothing: no roles, no quotas, no defaults.
+// Everything is durable when a method returns. Slices and pointers that it
+// returns belong to the caller, and it keeps none that it was given.
+type Store interface {
+	// Put writes a record and its events in one transaction and sets r.Rev.
+	// With Rev 0 it inserts: a (tenant, name) or id that is taken is
+	// AlreadyExists. Otherwise a Rev that has moved is FailedPrecondition.
+	Put(ctx context.Context, r *Record, events ...Event) error
+	// Get finds a record by name or by id within a tenant; NotFound.
+	Get(ctx context.Context, tenant, name string) (*Record, error)
+	// List returns a page of a tenant's records, newest first (by Created,
+	// then ID), and the next cursor. A cursor it did not make is
+	// InvalidArgument with the field "cursor".
+	List(ctx context.Context, tenant string, o ListOptions) ([]*Record, string, error)
+	// All calls f for every record of every tenant until f fails.
+	All(ctx context.Context, f func(*Record) error) error
+	// Delete removes a record and its executions, with its events; no error
+	// when there is none.
+	Delete(ctx context.Context, id ID, events ...Event) error
+
+	// PutExec writes an execution, replacing one of the same id.
+	PutExec(ctx context.Context, x *Execution) error
+	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
+	// ListExecs returns a sandbox's executions, newest first (by Started).
+	ListExecs(ctx context.Context, sandbox ID) ([]*Execution, error)
+
+	// PutRun remembers an outcome under (tenant, o.Sandbox), with its events,
+	// replacing an older one; GetRun finds it; PruneRuns forgets those that
+	// were put before t.
+	PutRun(ctx context.Context, tenant string, o *Outcome, events ...Event) error
+	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
+	PruneRuns(ctx context.Context, t time.Time) error
+
+	// PutKey adds a key or replaces the one of the same hash; KeyActor finds
+	// whose it is, or Unauthenticated.
+	PutKey(ctx context.Context, k Key) error
+	KeyActor(ctx context.Context, hash [32]byte) (Actor, error)
+
+	// Append writes audit events; Events returns the newest n, newest first.
+	Append(ctx context.Context, events ...Event) error
+	Events(ctx context.Context, n int) ([]Event, error)
+
+	Close() error
+}
