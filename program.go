@@ -78,6 +78,8 @@ type Outcome struct {
 	Value json.RawMessage
 	// Artifacts are the files that the program left in artifacts/.
 	Artifacts []File
+	// Skipped names artifacts that were too many or too large to come out.
+	Skipped []string
 	// Error says what went wrong, if something did.
 	Error *ProgramError
 }

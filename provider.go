@@ -49,8 +49,9 @@ type Instance interface {
 	Execs(ctx context.Context) ([]*Execution, error)
 	// Put writes files below dir, as the command's user would.
 	Put(ctx context.Context, dir string, files []File) error
-	// Collect reads the artifacts below dir.
-	Collect(ctx context.Context, dir string) ([]File, error)
+	// Collect reads the artifacts in dir, and names those that were too many
+	// or too large.
+	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.
 	Logs(ctx context.Context) (io.ReadCloser, error)

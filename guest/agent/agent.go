@@ -1,0 +1,134 @@
+// Package agent is the process inside a sandbox, its init: it starts
+// processes, streams them, remembers how they ended, kills whole trees of
+// them, and moves files. It imports guest/wire and the standard library only,
+// so that it stays small and never chases the domain.
+//
+// The host does not trust it. Whatever it says about a process is the word of
+// the guest; limits, verdicts and accounts are the host's own.
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// remembered is how many finished executions are kept for Execs.
+const remembered = 64
+
+// Agent answers calls. It is the init of its process namespace.
+type Agent struct {
+	reaper reaper
+	shell  string
+
+	mu    sync.Mutex // guards the fields below
+	execs map[string]*execution
+	order []string // ids by age, for forgetting
+	tag   uint32   // the last supplementary group that was given out
+}
+
+// New returns an agent that has taken over as init.
+func New() *Agent {
+	// As init it must not die of a stray signal that its children may send.
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
+	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag}
+	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
+		a.shell = "/bin/bash"
+	}
+	a.reaper.start()
+	return a
+}
+
+// ServeControl answers connections that arrive as descriptors on a donated
+// socket, one per message, until that socket ends.
+func (a *Agent) ServeControl(fd int) error {
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "control")
+	c, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		return fmt.Errorf("open control socket: %w", err)
+	}
+	ctl, ok := c.(*net.UnixConn)
+	if !ok {
+		return errors.New("control descriptor is not a unix socket")
+	}
+	defer ctl.Close()
+	oob := make([]byte, syscall.CmsgSpace(4))
+	var b [1]byte
+	for {
+		n, oobn, _, _, err := ctl.ReadMsgUnix(b[:], oob)
+		if err != nil {
+			return fmt.Errorf("read control socket: %w", err)
+		}
+		if n == 0 && oobn == 0 {
+			return nil // the host has closed it: nobody is left to serve
+		}
+		if conn := received(oob[:oobn]); conn != nil {
+			go a.Serve(conn)
+		}
+	}
+}
+
+// received turns the one descriptor of a control message into a connection.
+func received(oob []byte) net.Conn {
+	msgs, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) == 0 {
+		return nil
+	}
+	fds, err := syscall.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) == 0 {
+		return nil
+	}
+	syscall.CloseOnExec(fds[0])
+	f := os.NewFile(uintptr(fds[0]), "call")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Serve answers the one call on c and closes it.
+func (a *Agent) Serve(c net.Conn) {
+	defer c.Close()
+	r := wire.NewReader(c)
+	w := &writer{c: c}
+	call, err := readCall(r)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	switch {
+	case call.Op == wire.OpExec && call.Exec != nil:
+		a.exec(*call.Exec, r, w)
+	case call.Op == wire.OpKill && call.Kill != nil:
+		a.kill(*call.Kill)
+		w.ok()
+	case call.Op == wire.OpExecs:
+		for _, x := range a.list() {
+			w.json(wire.TypeExec, x)
+		}
+		w.ok()
+	case call.Op == wire.OpPut && call.Put != nil:
+		w.done(put(*call.Put, r))
+	case call.Op == wire.OpCollect && call.Collect != nil:
+		w.done(collect(*call.Collect, w))
+	case call.Op == wire.OpStop && call.Stop != nil:
+		stop(*call.Stop)
+		w.ok()
+		os.Exit(0)
+	case call.Op == wire.OpPing:
+		w.ok()
+	default:
+		w.fail(invalid("unknown call %q", call.Op))
+	}
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// callError is an error whose kind the host is told.
+type callError struct{ told wire.Error }
+
+func (e *callError) Error() string { return e.told.Message }
+
+func failure(kind, field, format string, args ...any) error {
+	return &callError{told: wire.Error{Kind: kind, Field: field, Message: fmt.Sprintf(format, args...)}}
+}
+
+func invalid(format string, args ...any) error { return failure("invalid", "", format, args...) }
+
+func readCall(r *wire.Reader) (*wire.Call, error) {
+	f, err := r.Read()
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != wire.TypeCall {
+		return nil, invalid("the first frame has type %d, want a call", f.Type)
+	}
+	var call wire.Call
+	if err := json.Unmarshal(f.Payload, &call); err != nil {
+		return nil, invalid("decode call: %v", err)
+	}
+	if call.Version != wire.Version {
+		return nil, invalid("protocol version %d, want %d", call.Version, wire.Version)
+	}
+	return &call, nil
+}
+
+// writer sends frames from several goroutines. After the first error it
+// swallows the rest: a process must not stop because nobody listens.
+type writer struct {
+	c net.Conn
+
+	mu   sync.Mutex // guards the fields below, and one frame at a time on c
+	dead bool
+}
+
+// raw sends a frame that was built in place.
+func (w *writer) raw(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return
+	}
+	if _, err := w.c.Write(b); err != nil {
+		w.dead = true
+	}
+}
+
+func (w *writer) json(t wire.Type, v any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return
+	}
+	if err := wire.WriteJSON(w.c, t, v); err != nil {
+		w.dead = true
+	}
+}
+
+func (w *writer) ok() { w.json(wire.TypeOK, nil) }
+
+// done ends a call that answers nothing but its success.
+func (w *writer) done(err error) {
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.ok()
+}
+
+func (w *writer) fail(err error) {
+	if e, ok := errors.AsType[*callError](err); ok {
+		w.json(wire.TypeError, e.told)
+		return
+	}
+	w.json(wire.TypeError, wire.Error{Kind: "internal", Message: err.Error()})
+}

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pipeSize is the capacity asked for of a process's output pipes.
+const pipeSize = 256 << 10
+
+// process is a started process, seen from the agent's ends of its pipes.
+type process struct {
+	stdin, stdout, stderr, result *os.File
+	ended                         <-chan syscall.WaitStatus
+}
+
+// expire makes reads of the process's output fail after d.
+func (p *process) expire(d time.Duration) {
+	at := time.Now().Add(d)
+	for _, f := range []*os.File{p.stdout, p.stderr, p.result} {
+		if f != nil {
+			f.SetReadDeadline(at)
+		}
+	}
+}
+
+// spawn starts the process of x, in a session of its own, without privileges.
+func (a *Agent) spawn(x *execution) (_ *process, err error) {
+	argv := x.call.Argv
+	if x.call.Shell != "" {
+		argv = []string{a.shell, "-c", x.call.Shell}
+	}
+	if st, err := os.Stat(x.call.Dir); err != nil || !st.IsDir() {
+		return nil, failure("not_found", "cwd", "no directory %q", x.call.Dir)
+	}
+	file, err := look(argv[0], x.call.Dir, x.call.Env)
+	if err != nil {
+		return nil, err
+	}
+
+	p := &process{}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range []*os.File{p.stdin, p.stdout, p.stderr, p.result} {
+				if f != nil {
+					f.Close()
+				}
+			}
+		}
+	}()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, failure("exhausted", "", "open a pipe: %v", err)
+	}
+	theirs, p.stdin = append(theirs, r), w
+	outputs := []**os.File{&p.stdout, &p.stderr}
+	if x.call.Result {
+		outputs = append(outputs, &p.result)
+	}
+	for _, ours := range outputs {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, failure("exhausted", "", "open a pipe: %v", err)
+		}
+		setPipeSize(r)
+		*ours, theirs = r, append(theirs, w)
+	}
+	fds := make([]uintptr, len(theirs))
+	for i, f := range theirs {
+		fds[i] = f.Fd() // blocking mode, as programs expect of their ends
+	}
+	attr := &syscall.ProcAttr{
+		Dir: x.call.Dir, Env: x.call.Env, Files: fds,
+		Sys: &syscall.SysProcAttr{
+			Setsid: true,
+			// The tag is a group that nothing else has. Without capabilities
+			// a process cannot leave a supplementary group, nor can anything
+			// that it starts: the tag finds the whole tree, however often it
+			// forked and whoever its parent is by now.
+			Credential: &syscall.Credential{Uid: x.call.UID, Gid: x.call.GID, Groups: []uint32{x.call.GID, x.tag}},
+		},
+	}
+	_, p.ended, err = a.reaper.fork(func() (int, error) {
+		// Limits are inherited over fork. Under the reaper's lock one fork
+		// happens at a time, so nobody else inherits these.
+		restore := setLimits(x.call.Processes, x.call.OpenFiles)
+		defer restore()
+		return syscall.ForkExec(file, argv, attr)
+	})
+	if err != nil {
+		return nil, spawnError(argv[0], err)
+	}
+	return p, nil
+}
+
+func spawnError(name string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENOMEM):
+		return failure("exhausted", "", "start %q: %v", name, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return failure("not_found", "command", "start %q: %v (is its interpreter in the image?)", name, err)
+	default:
+		return failure("invalid", "command", "start %q: %v", name, err)
+	}
+}
+
+// look finds a program as a shell would, in the PATH of its environment.
+func look(name, dir string, env []string) (string, error) {
+	if strings.ContainsRune(name, '/') {
+		file := name
+		if !path.IsAbs(file) {
+			file = path.Join(dir, name)
+		}
+		if st, err := os.Stat(file); err != nil || st.IsDir() {
+			return "", failure("not_found", "command", "no program %q", name)
+		}
+		return file, nil
+	}
+	search := ""
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = v
+		}
+	}
+	for d := range strings.SplitSeq(search, ":") {
+		file := path.Join(d, name)
+		if st, err := os.Stat(file); name != "" && path.IsAbs(file) && err == nil && !st.IsDir() && st.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", failure("not_found", "command", "no program %q in PATH %q", name, search)
+}

@@ -1,0 +1,99 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// chunk is how much of a file goes into one frame, in bytes.
+const chunk = 512 << 10
+
+// Put implements the Put of brig.Instance. The files belong to "user".
+func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
+	u := account("")
+	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPut, Put: &wire.Put{Dir: dir, UID: u.uid, GID: u.gid}})
+	if err != nil {
+		return err
+	}
+	defer end()
+	// An agent that refuses answers while we still write; its answer counts,
+	// not the write that failed because of it.
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for _, f := range files {
+			mode := f.Mode
+			if mode == 0 {
+				mode = 0o644
+			}
+			if wire.WriteJSON(conn, wire.TypeFile, wire.File{Path: f.Path, Mode: mode, Size: int64(len(f.Data))}) != nil {
+				return
+			}
+			for data := f.Data; len(data) > 0; {
+				n := min(len(data), chunk)
+				if wire.Write(conn, wire.TypeFileData, data[:n]) != nil {
+					return
+				}
+				data = data[n:]
+			}
+		}
+		_ = wire.Write(conn, wire.TypeFilesEnd, nil)
+	}()
+	err = finish(ctx, wire.NewReader(conn))
+	conn.Close()
+	<-written
+	return err
+}
+
+// Collect implements the Collect of brig.Instance.
+func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, skipped []string, err error) {
+	call := &wire.Collect{Dir: dir, Count: brig.MaxArtifacts, Size: brig.MaxArtifactSize}
+	for ext := range brig.ArtifactTypes {
+		call.Extensions = append(call.Extensions, ext)
+	}
+	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpCollect, Collect: call})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
+	r := wire.NewReader(conn)
+	left := int64(0) // bytes of the last file that are still to come
+	for {
+		f, err := r.Read()
+		if err != nil {
+			return nil, nil, lost(ctx, err)
+		}
+		switch {
+		case f.Type == wire.TypeFileData && len(files) > 0 && int64(len(f.Payload)) <= left:
+			last := &files[len(files)-1]
+			last.Data = append(last.Data, f.Payload...)
+			left -= int64(len(f.Payload))
+		case f.Type == wire.TypeFile && left == 0:
+			var file wire.File
+			if err := json.Unmarshal(f.Payload, &file); err != nil {
+				return nil, nil, fmt.Errorf("decode artifact: %w (%w)", ErrLost, err)
+			}
+			switch {
+			case file.Size < 0:
+				if len(skipped) < 100 {
+					skipped = append(skipped, file.Path)
+				}
+			case len(files) == brig.MaxArtifacts || file.Size > brig.MaxArtifactSize:
+				return nil, nil, fmt.Errorf("artifact beyond what was asked for: %w", ErrLost)
+			default:
+				files = append(files, brig.File{Path: file.Path, Mode: file.Mode & 0o777})
+				left = file.Size
+			}
+		case f.Type == wire.TypeOK && left == 0:
+			return files, skipped, nil
+		case f.Type == wire.TypeError:
+			return nil, nil, agentError(f.Payload)
+		default:
+			return nil, nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		}
+	}
+}

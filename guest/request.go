@@ -1,0 +1,62 @@
+package guest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// DefaultDir is where commands run that name no directory.
+const DefaultDir = "/workspace"
+
+// user is one of the two accounts of a sandbox.
+type user struct {
+	uid, gid   uint32
+	name, home string
+}
+
+func account(name string) user {
+	if name == "root" {
+		return user{0, 0, "root", "/root"}
+	}
+	return user{1000, 1000, "user", "/home/user"}
+}
+
+// request says in the agent's words what a command is.
+func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
+	u := account(cmd.User)
+	dir := cmd.Dir
+	if dir == "" {
+		dir = DefaultDir
+	}
+	e := &wire.Exec{
+		ID: id, Argv: cmd.Argv, Shell: cmd.Shell, Dir: dir, UID: u.uid, GID: u.gid,
+		Env:       environ(u, g.Env, cmd.Env),
+		Processes: uint64(g.Limits.Processes), OpenFiles: uint64(g.Limits.OpenFiles),
+		Keep: kept, Result: sio.Result != nil,
+	}
+	if cmd.Timeout > 0 {
+		e.TimeoutMS = (cmd.Timeout + backstop).Milliseconds()
+	}
+	return e
+}
+
+// environ layers what every process has, what the sandbox sets, and what the
+// command sets, in a stable order.
+func environ(u user, layers ...map[string]string) []string {
+	env := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME": u.home, "USER": u.name, "LOGNAME": u.name,
+		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+	}
+	for _, l := range layers {
+		maps.Copy(env, l)
+	}
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}

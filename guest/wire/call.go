@@ -1,0 +1,117 @@
+package wire
+
+// Op is what a Call asks for.
+type Op string
+
+// The calls that an agent answers.
+const (
+	OpExec    Op = "exec"    // run a process and stream it
+	OpKill    Op = "kill"    // kill the process tree of an exec
+	OpExecs   Op = "execs"   // list the executions that are remembered
+	OpPut     Op = "put"     // write files
+	OpCollect Op = "collect" // read artifacts
+	OpStop    Op = "stop"    // SIGTERM to everything, wait, then exit
+	OpPing    Op = "ping"
+)
+
+// Call opens a connection: the one thing that is asked on it.
+type Call struct {
+	Version int
+	Op      Op
+	Exec    *Exec    `json:",omitempty"`
+	Put     *Put     `json:",omitempty"`
+	Collect *Collect `json:",omitempty"`
+	Kill    *Kill    `json:",omitempty"`
+	Stop    *Stop    `json:",omitempty"`
+}
+
+// Exec asks for a process. A connection that is lost never kills it; only
+// a Kill does, and its own clock.
+type Exec struct {
+	ID    string
+	Argv  []string `json:",omitempty"`
+	Shell string   `json:",omitempty"` // a script for the image's shell, instead of Argv
+	Env   []string // all of it, as K=V
+	Dir   string
+	UID   uint32
+	GID   uint32
+	// Processes and OpenFiles are the process's resource limits; 0 keeps the
+	// agent's own.
+	Processes uint64
+	OpenFiles uint64
+	// Keep is how many bytes of each stream the agent remembers.
+	Keep int
+	// TimeoutMS is the agent's own clock, behind the host's: it counts when
+	// no host is there. 0 is none.
+	TimeoutMS int64
+	// Result opens descriptor 3 for the process.
+	Result bool
+}
+
+// Kill asks for the end of an exec's process tree. It is a call of its own,
+// because the exec's connection may be full of input that nobody reads.
+type Kill struct {
+	ID string
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	Code     int // exit code when it exited
+	Signal   int // the signal that ended it, 0 when it exited
+	TimedOut bool
+}
+
+// Error is why a call could not be done. Kind is "not_found", "invalid",
+// "exhausted" (a limit was hit) or "internal"; Field is the part of the call
+// that is at fault: "command", "cwd", "files".
+type Error struct {
+	Kind    string
+	Field   string `json:",omitempty"`
+	Message string
+}
+
+// Execution is one execution as the agent remembers it.
+type Execution struct {
+	ID        string
+	Argv      []string
+	Shell     string
+	StartedMS int64 // Unix time
+	EndedMS   int64 // 0 while it runs
+	Exit      *Exit // nil while it runs
+	Stdout    Output
+	Stderr    Output
+}
+
+// Output is a stream's head and tail, and how many bytes there were.
+type Output struct {
+	Head, Tail []byte
+	Total      int64
+}
+
+// Put asks to write the files that follow, below Dir.
+type Put struct {
+	Dir string
+	UID uint32
+	GID uint32
+}
+
+// File opens one file: the next Size bytes of FileData are its content.
+type File struct {
+	Path string
+	Mode uint32
+	Size int64
+}
+
+// Collect asks for the regular files directly in Dir whose names end in one
+// of Extensions, at most Count of them and Size bytes each.
+type Collect struct {
+	Dir        string
+	Extensions []string
+	Count      int
+	Size       int64
+}
+
+// Stop asks the agent to end everything within GraceMS.
+type Stop struct {
+	GraceMS int64
+}
