@@ -1,0 +1,232 @@
+// Package cgroup makes one control group with limits, tells what happened in
+// it, and removes it, on cgroup v1, hybrid and v2. It knows nothing of what
+// runs inside.
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
+)
+
+// Limits are what a group may use. A zero field is no limit.
+type Limits struct {
+	Memory int64   // bytes, swap included
+	CPUs   float64 // processors' worth of time
+	PIDs   int64   // threads on the host
+}
+
+// cpuPeriod is the period of CPU quotas, in microseconds.
+const cpuPeriod = 100_000
+
+// Group is one control group, under the same path in every hierarchy.
+type Group struct {
+	path string
+	m    cgroups.Manager
+}
+
+func config(name string, l Limits) *cgroups.Cgroup {
+	r := &cgroups.Resources{SkipDevices: true, Memory: l.Memory}
+	if l.Memory > 0 && swapLimit() {
+		r.MemorySwap = l.Memory // memory and swap together: no swap
+	}
+	if l.CPUs > 0 {
+		r.CpuPeriod = cpuPeriod
+		r.CpuQuota = max(int64(l.CPUs*cpuPeriod), 1000)
+	}
+	if l.PIDs > 0 {
+		r.PidsLimit = &l.PIDs
+	}
+	return &cgroups.Cgroup{Path: name, Resources: r}
+}
+
+// swapLimit reports whether this kernel can limit swap.
+func swapLimit() bool {
+	if cgroups.IsCgroup2UnifiedMode() {
+		return true
+	}
+	_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+	return err == nil
+}
+
+// New makes the group called name, an absolute path in the hierarchy.
+func New(name string, l Limits) (*Group, error) {
+	cfg := config(name, l)
+	m, err := manager.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
+	}
+	g := &Group{path: name, m: m}
+	if err := m.Apply(-1); err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", name, err), m.Destroy())
+	}
+	if err := m.Set(cfg.Resources); err != nil {
+		return nil, errors.Join(fmt.Errorf("limit cgroup %s: %w", name, err), m.Destroy())
+	}
+	if cgroups.IsCgroup2UnifiedMode() {
+		// A sandbox without one of its processes is broken: kill all or none.
+		err := cgroups.WriteFile(m.Path(""), "memory.oom.group", "1")
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(fmt.Errorf("set oom group of %s: %w", name, err), m.Destroy())
+		}
+	}
+	return g, nil
+}
+
+// Open finds a group again by its name. It need not exist.
+func Open(name string) (*Group, error) {
+	m, err := manager.New(config(name, Limits{}))
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", name, err)
+	}
+	return &Group{path: name, m: m}, nil
+}
+
+// Path returns the group's name.
+func (g *Group) Path() string { return g.path }
+
+// Join moves a process into the group.
+func (g *Group) Join(pid int) error {
+	if err := g.m.Apply(pid); err != nil {
+		return fmt.Errorf("join cgroup %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// OOMKills reports how many processes of the group the kernel has killed for
+// its memory limit.
+func (g *Group) OOMKills() (uint64, error) {
+	n, err := g.m.OOMKillCount()
+	if err != nil {
+		return 0, fmt.Errorf("read oom kills of %s: %w", g.path, err)
+	}
+	return n, nil
+}
+
+// PIDs lists the processes in the group, in whatever hierarchy they are.
+func (g *Group) PIDs() ([]int, error) {
+	seen := map[int]bool{}
+	for _, dir := range g.m.GetPaths() {
+		pids, err := cgroups.GetAllPids(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("list processes of %s: %w", g.path, err)
+		}
+		for _, pid := range pids {
+			seen[pid] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
+}
+
+// Kill kills every process in the group.
+func (g *Group) Kill() error {
+	pids, err := g.PIDs()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill process %d of %s: %w", pid, g.path, err)
+		}
+	}
+	return nil
+}
+
+// Destroy kills what is in the group and removes it. It waits for the kernel
+// to let go, up to five seconds.
+func (g *Group) Destroy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		if err := g.Kill(); err != nil {
+			return err
+		}
+		left := g.remove()
+		if left == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove cgroup %s: %w", g.path, errors.Join(left, context.Cause(ctx)))
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// remove removes the group's folders, those of groups that were made below it
+// first. A group that holds even a zombie stays.
+func (g *Group) remove() error {
+	var errs []error
+	for _, dir := range g.m.GetPaths() {
+		errs = append(errs, removeTree(dir))
+	}
+	return errors.Join(errs...)
+}
+
+func removeTree(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	entries, readErr := os.ReadDir(dir)
+	if readErr != nil {
+		return readErr
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err = unix.Rmdir(dir); errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// Children lists the names of the groups directly below parent.
+func Children(parent string) ([]string, error) {
+	m, err := manager.New(config(parent, Limits{}))
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", parent, err)
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, dir := range m.GetPaths() {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && !seen[e.Name()] && !strings.HasPrefix(e.Name(), ".") {
+				seen[e.Name()] = true
+				out = append(out, path.Join(parent, e.Name()))
+			}
+		}
+	}
+	return out, nil
+}
+
+// Mode names what this machine has: "v1", "hybrid" or "v2".
+func Mode() string {
+	switch {
+	case cgroups.IsCgroup2UnifiedMode():
+		return "v2"
+	case cgroups.IsCgroup2HybridMode():
+		return "hybrid"
+	default:
+		return "v1"
+	}
+}

@@ -1,0 +1,96 @@
+package cgroup_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+func group(t *testing.T, l cgroup.Limits) *cgroup.Group {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a cgroup")
+	}
+	g, err := cgroup.New("/brig-test/"+strconv.Itoa(os.Getpid())+"-"+t.Name(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Destroy(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// run starts a shell script inside the group.
+func run(t *testing.T, g *cgroup.Group, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "read go; "+script)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Join(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	in.Write([]byte("go\n"))
+	in.Close()
+	return cmd
+}
+
+func TestOOMIsCounted(t *testing.T) {
+	g := group(t, cgroup.Limits{Memory: 16 << 20})
+	told := make(chan struct{})
+	stop, err := g.WatchOOM(func() { close(told) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	run(t, g, `a=x; while :; do a=$a$a; done`).Wait()
+	if n, err := g.OOMKills(); err != nil || n == 0 {
+		t.Errorf("OOMKills = %d, %v; want some", n, err)
+	}
+	if !cgroups.IsCgroup2UnifiedMode() {
+		select {
+		case <-told:
+		case <-time.After(5 * time.Second):
+			t.Error("WatchOOM said nothing")
+		}
+	}
+}
+
+// The control: a program that kills itself is not out of memory.
+func TestKillIsNotOOM(t *testing.T) {
+	g := group(t, cgroup.Limits{Memory: 64 << 20})
+	run(t, g, `kill -9 $$`).Wait()
+	if n, err := g.OOMKills(); err != nil || n != 0 {
+		t.Errorf("OOMKills = %d, %v; want none", n, err)
+	}
+}
+
+func TestDestroyKills(t *testing.T) {
+	g := group(t, cgroup.Limits{})
+	cmd := run(t, g, `sleep 100 & sleep 100`)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := g.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the process ended well")
+	}
+	if pids, err := g.PIDs(); err != nil || len(pids) != 0 {
+		t.Errorf("left: %v, %v", pids, err)
+	}
+}
