@@ -15,20 +15,17 @@ const (
 	Stopping State = "stopping"
 	// Ended: its machine is gone; its logs and exit are kept.
 	Ended State = "stopped"
-	// Failed: it never had a machine that ran.
-	Failed State = "failed"
 )
 
 // States lists every state, for exhaustive tests and for doors.
-var States = []State{Creating, Running, Stopping, Ended, Failed}
+var States = []State{Creating, Running, Stopping, Ended}
 
 // next is the only list of legal transitions.
 var next = map[State][]State{
-	Creating: {Running, Stopping, Failed},
+	Creating: {Running, Stopping},
 	Running:  {Stopping, Ended},
 	Stopping: {Ended},
 	Ended:    nil,
-	Failed:   nil,
 }
 
 // To reports an error of kind FailedPrecondition unless s may become t. A

@@ -8,9 +8,4 @@ import (
 	"github.com/brig-run/brig/guest/agent"
 )
 
-func main() {
-	if err := agent.New().ServeControl(3); err != nil {
-		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(agent.Main(os.Args[1:])) }

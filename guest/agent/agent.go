@@ -33,17 +33,34 @@ type Agent struct {
 	tag   uint32   // the last supplementary group that was given out
 }
 
+// Options change what an agent does when it takes over.
+type Options struct {
+	// KeepCapabilities leaves the bounding set as it is, for a test that must
+	// see what the agent prevents.
+	KeepCapabilities bool
+}
+
 // New returns an agent that has taken over as init.
-func New() *Agent {
+func New(o Options) (*Agent, error) {
 	// As init it must not die of a stray signal that its children may send.
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
+	if !o.KeepCapabilities {
+		if err := emptyBoundingSet(); err != nil {
+			return nil, err
+		}
+	}
 	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}
+	for _, dir := range []string{"/workspace", "/home/user"} {
+		if err := own(dir); err != nil {
+			return nil, err
+		}
+	}
 	a.reaper.start()
-	return a
+	return a, nil
 }
 
 // ServeControl answers connections that arrive as descriptors on a donated

@@ -1,0 +1,23 @@
+package agent
+
+import (
+	"os"
+	"slices"
+)
+
+// controlFD is the descriptor on which a host hands over its control socket.
+const controlFD = 3
+
+// Main is an agent's main: it takes over as init and serves until the host
+// closes the control socket. It returns the exit code.
+func Main(args []string) int {
+	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
+	if err == nil {
+		err = a.ServeControl(controlFD)
+	}
+	if err != nil {
+		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,50 @@
+package gvisor
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+)
+
+func creationError(err error) error {
+	return brig.Errorf(brig.CreationFailed, "the sandbox did not start").
+		WithHint("run `brig doctor` on the server's machine; the server's log has the cause").Because(err)
+}
+
+// startError explains why a shim could not be started at all.
+func startError(err error, rootless bool) error {
+	if rootless && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) || errors.Is(err, unix.EACCES)) {
+		return brig.Errorf(brig.NotInitialized, "this machine does not let an unprivileged user make a user namespace").
+			WithHint("run `brig doctor`: it names the setting that forbids it").Because(err)
+	}
+	return creationError(err)
+}
+
+// diskError tells a full disk of the host from everything else.
+func diskError(err error, what string) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return brig.Errorf(brig.CreationFailed, "the server's disk is full").
+			WithHint("free space in the data folder").Because(err)
+	}
+	return creationError(err)
+}
+
+// tailOf returns the end of one of the folder's own logs, for the operator.
+func (l layout) tailOf(name string) string {
+	f, err := os.Open(l.path(name))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const most = 4096
+	if st, err := f.Stat(); err == nil && st.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
+	}
+	b, _ := io.ReadAll(io.LimitReader(f, most))
+	return strings.TrimSpace(string(b))
+}

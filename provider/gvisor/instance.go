@@ -1,0 +1,208 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+// instance is one sandbox, seen from a server. It implements brig.Instance.
+type instance struct {
+	p      *Provider
+	l      layout
+	id     brig.ID
+	spec   brig.Spec
+	notes  []string
+	tether *os.File // of an ephemeral sandbox: closing it ends the sandbox
+	guest  guest.Guest
+	watch  *net.UnixConn
+	done   chan struct{}
+
+	mu   sync.Mutex // guards the field below
+	exit *brig.Exit
+}
+
+var _ brig.Instance = (*instance)(nil)
+
+// handleState is what a handle remembers beyond the id.
+type handleState struct{ Notes []string }
+
+// Handle implements brig.Instance.
+func (i *instance) Handle() brig.Handle {
+	b, err := json.Marshal(handleState{Notes: i.notes})
+	if err != nil {
+		b = nil // strings always marshal
+	}
+	return brig.Handle{Provider: Name, Version: orderVersion, State: b}
+}
+
+// Notes implements brig.Instance.
+func (i *instance) Notes() []string { return i.notes }
+
+// Done implements brig.Instance.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Exit implements brig.Instance.
+func (i *instance) Exit() *brig.Exit {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.exit
+}
+
+// attach finds the sandbox, which may have ended, and watches for its end.
+func (i *instance) attach() {
+	i.guest = guest.Guest{Dial: i.l.dialAgent, Env: i.spec.Env, Limits: i.spec.Limits}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := i.l.ask(ctx, request{Op: "watch"})
+	if err != nil {
+		i.conclude()
+		return
+	}
+	i.watch = c
+	go func() {
+		// Nothing but the answer ever comes: the end of the stream is the
+		// end of the shim.
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+		i.conclude()
+	}()
+}
+
+// conclude learns how the sandbox ended. A shim that wrote nothing down was
+// killed, and its sandbox with it.
+func (i *instance) conclude() {
+	var e ending
+	if ok, err := i.l.readJSON(exitFile, &e); err != nil || !ok {
+		e = ending{Code: 137, Reason: brig.Crashed, At: time.Now().UTC()}
+		if name := i.p.cgroup(i.id); name != "" {
+			if g, err := cgroup.Open(name); err == nil {
+				if n, err := g.OOMKills(); err == nil && n > 0 {
+					e.Reason, e.OOMKilled = brig.OutOfMem, true
+				}
+			}
+		}
+	}
+	i.mu.Lock()
+	i.exit = e.exit()
+	i.mu.Unlock()
+	close(i.done)
+}
+
+// lostTime is how long a machine whose agent does not answer has to turn out
+// to have died, before it is killed for it.
+const lostTime = 2 * time.Second
+
+// Exec implements brig.Instance.
+func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	res, err := i.guest.Exec(ctx, id, cmd, sio)
+	if !errors.Is(err, guest.ErrLost) {
+		return res, err
+	}
+	select {
+	case <-i.done:
+	case <-time.After(lostTime):
+		// The agent is stuck or was tampered with, and nothing says that the
+		// process tree is gone. The host's way of making sure is the machine.
+		stopErr := i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)
+		err = errors.Join(err, stopErr)
+	}
+	switch exit := i.Exit(); {
+	case exit != nil && exit.OOMKilled:
+		res.Done, res.OOMKilled, res.ExitCode, res.Signal = true, true, 137, "SIGKILL"
+		res.TimedOut = false
+		return res, nil
+	case res.TimedOut:
+		res.Done, res.ExitCode = true, 124
+		return res, nil
+	case ctx.Err() != nil:
+		return res, context.Cause(ctx)
+	case exit != nil:
+		return res, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
+			WithHint("see the sandbox's exit and logs").Because(err)
+	}
+	return res, err
+}
+
+// Execs implements brig.Instance.
+func (i *instance) Execs(ctx context.Context) ([]*brig.Execution, error) { return i.guest.Execs(ctx) }
+
+// Put implements brig.Instance.
+func (i *instance) Put(ctx context.Context, dir string, files []brig.File) error {
+	return i.guest.Put(ctx, dir, files)
+}
+
+// Collect implements brig.Instance.
+func (i *instance) Collect(ctx context.Context, dir string) ([]brig.File, []string, error) {
+	return i.guest.Collect(ctx, dir)
+}
+
+// Extend implements brig.Instance.
+func (i *instance) Extend(ctx context.Context, lease time.Time) error {
+	return i.l.tell(ctx, request{Op: "lease", Lease: lease})
+}
+
+// stopTime is how long a shim may take, beyond the grace, to end its sandbox.
+const stopTime = 10 * time.Second
+
+// Stop implements brig.Instance.
+func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+stopTime)
+	defer cancel()
+	err := i.l.tell(ctx, request{Op: "stop", Grace: grace, Reason: why})
+	select {
+	case <-i.done:
+		return nil
+	default:
+	}
+	if err != nil {
+		// A shim that does not listen is ended by what holds its sandbox.
+		return errors.Join(err, i.force(ctx))
+	}
+	select {
+	case <-i.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("stop %s: %w", i.id, context.Cause(ctx)), i.force(context.WithoutCancel(ctx)))
+	}
+}
+
+// force kills whatever is in the sandbox's cgroup.
+func (i *instance) force(ctx context.Context) error {
+	name := i.p.cgroup(i.id)
+	if name == "" {
+		return nil
+	}
+	g, err := cgroup.Open(name)
+	if err != nil {
+		return err
+	}
+	return g.Destroy(ctx)
+}
+
+// Destroy implements brig.Instance.
+func (i *instance) Destroy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*stopTime)
+	defer cancel()
+	var err error
+	select {
+	case <-i.done:
+	default:
+		err = i.Stop(ctx, 0, brig.Killed)
+	}
+	if i.tether != nil {
+		i.tether.Close()
+	}
+	// The shim has removed its cgroup unless it was killed.
+	return errors.Join(err, i.force(ctx), os.RemoveAll(i.l.dir))
+}

@@ -1,0 +1,302 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+// Name is the provider's name.
+const Name = "gvisor"
+
+// Options say how to make sandboxes.
+type Options struct {
+	// DataDir holds a folder per sandbox. It must be on a disk that has room
+	// for what the sandboxes write.
+	DataDir string
+	// Root says where an image's files are.
+	Root func(digest string) (Root, error)
+	// Engine is the binary that becomes shim, gofer and sentry: one whose
+	// main calls Main first. Empty is this very binary.
+	Engine string
+	// Agent is the binary that is the sandbox's init.
+	Agent string
+	Log   *slog.Logger
+	// Disabled switches protections off, for tests that must see them fail.
+	Disabled []string
+}
+
+// Provider makes sandboxes with gVisor. It implements brig.Provider.
+type Provider struct {
+	Options
+	rootless bool
+	cgroups  bool
+}
+
+var _ brig.Provider = (*Provider)(nil)
+
+// Open returns a Provider, after a look at what this machine can do.
+func Open(o Options) (*Provider, error) {
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("open data folder: %w", err)
+	}
+	// The name of the cgroup comes from the folder, however it is reached.
+	if err := os.MkdirAll(sandboxesDir(dir), 0o700); err != nil {
+		return nil, brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
+			WithHint("choose a folder that you may write to with --data-dir").Because(err)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	o.DataDir = dir
+	if o.Engine == "" {
+		o.Engine = "/proc/self/exe"
+	}
+	p := &Provider{Options: o, rootless: os.Geteuid() != 0}
+	p.cgroups = !p.rootless && CheckCgroup(dir) == nil
+	return p, nil
+}
+
+// CheckCgroup reports why sandboxes of a data folder cannot have a cgroup
+// with a memory limit, or nil if they can.
+func CheckCgroup(dataDir string) error {
+	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return g.Destroy(ctx)
+}
+
+// Capabilities implements brig.Provider.
+func (p *Provider) Capabilities() brig.Capabilities {
+	return brig.Capabilities{Name: Name, Memory: p.cgroups, CPU: p.cgroups, Isolation: "gvisor"}
+}
+
+func (p *Provider) layout(id brig.ID) layout {
+	return layout{dir: filepath.Join(sandboxesDir(p.DataDir), string(id))}
+}
+
+func (p *Provider) cgroup(id brig.ID) string {
+	if !p.cgroups {
+		return ""
+	}
+	return cgroupParent(p.DataDir) + "/" + string(id)
+}
+
+// Create implements brig.Provider.
+func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (_ brig.Instance, err error) {
+	root, err := p.Root(spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	l := p.layout(id)
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, diskError(err, "make the sandbox's folder")
+	}
+	lock, err := l.lock()
+	if err != nil || lock == nil {
+		return nil, errors.Join(fmt.Errorf("folder of %s is in use", id), err)
+	}
+	defer lock.Close()
+	i := &instance{p: p, l: l, id: id, spec: spec, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
+		}
+	}()
+	host := spec.Name
+	if host == "" {
+		host = string(id)
+	}
+	o := order{
+		Version: orderVersion, ID: string(id), Hostname: host, Root: root, Limits: spec.Limits,
+		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral,
+		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Disabled: p.Disabled,
+	}
+	if err := l.writeJSON(orderFile, o, false); err != nil {
+		return nil, diskError(err, "write the sandbox's order")
+	}
+	if err := i.launch(ctx, lock); err != nil {
+		return nil, err
+	}
+	i.attach()
+	return i, nil
+}
+
+// launch starts the shim and waits until its sandbox runs.
+func (i *instance) launch(ctx context.Context, lock *os.File) error {
+	ready, theirReady, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer ready.Close()
+	defer theirReady.Close()
+	out, err := os.OpenFile(i.l.path(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return diskError(err, "open the shim's log")
+	}
+	defer out.Close()
+
+	cmd := exec.Command(i.p.Engine, i.l.dir)
+	cmd.Args[0] = shimName
+	cmd.Env = []string{"PATH=/usr/bin:/bin"} // nothing of the server's
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.ExtraFiles = []*os.File{theirReady, lock}
+	if i.spec.Ephemeral {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("make tether: %w", err)
+		}
+		defer r.Close()
+		i.tether = w
+		cmd.ExtraFiles = append(cmd.ExtraFiles, r)
+	}
+	cmd.SysProcAttr = shimAttr(i.p.rootless)
+	if err := cmd.Start(); err != nil {
+		return startError(err, i.p.rootless)
+	}
+	theirReady.Close()
+	// Reap it when it ends, if we are still there then.
+	go func() { _ = cmd.Wait() }()
+
+	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	b, err := io.ReadAll(io.LimitReader(ready, 64<<10))
+	if ctx.Err() != nil {
+		_ = cmd.Process.Kill()
+		return context.Cause(ctx)
+	}
+	var r readiness
+	if err != nil || len(b) == 0 || json.Unmarshal(b, &r) != nil {
+		_ = cmd.Process.Kill()
+		return creationError(fmt.Errorf("the shim ended before its sandbox ran: %s", i.l.tailOf(shimLogFile)))
+	}
+	if r.Error != "" {
+		return creationError(fmt.Errorf("%s; %s", r.Error, i.l.tailOf(panicFile)))
+	}
+	i.notes = r.Notes
+	return nil
+}
+
+// shimAttr puts the shim apart from the server: a session of its own, so that
+// it outlives it, and a mount and a network namespace in which what gVisor
+// sets up is seen by nobody else and ends with it.
+func shimAttr(rootless bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if !rootless {
+		attr.Unshareflags = unix.CLONE_NEWNS | unix.CLONE_NEWNET
+		return attr
+	}
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: true}
+	return attr
+}
+
+// Recover implements brig.Provider.
+func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig.Instance, error) {
+	l := p.layout(id)
+	var o order
+	ok, err := l.readJSON(orderFile, &o)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, brig.Errorf(brig.NotFound, "sandbox %s left nothing on this machine", id)
+	}
+	var v handleState
+	if len(h.State) > 0 {
+		if err := json.Unmarshal(h.State, &v); err != nil {
+			return nil, fmt.Errorf("decode handle of %s: %w", id, err)
+		}
+	}
+	i := &instance{
+		p: p, l: l, id: id, done: make(chan struct{}), notes: v.Notes,
+		spec: brig.Spec{Name: o.Hostname, Limits: o.Limits, Env: o.Env, Command: o.Command, Ephemeral: o.Ephemeral},
+	}
+	i.attach()
+	return i, nil
+}
+
+// Sweep implements brig.Provider.
+func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
+	entries, err := os.ReadDir(sandboxesDir(p.DataDir))
+	if err != nil {
+		return 0, fmt.Errorf("list sandboxes: %w", err)
+	}
+	var errs []error
+	n := 0
+	kept := map[string]bool{}
+	for _, e := range entries {
+		id := brig.ID(e.Name())
+		kept[string(id)] = true
+		if known[id] {
+			continue
+		}
+		gone, err := p.sweepOne(ctx, id)
+		if gone {
+			n++
+			delete(kept, string(id))
+		}
+		errs = append(errs, err)
+	}
+	groups, err := cgroup.Children(cgroupParent(p.DataDir))
+	errs = append(errs, err)
+	for _, name := range groups {
+		if kept[filepath.Base(name)] || !p.cgroups {
+			continue
+		}
+		g, err := cgroup.Open(name)
+		if err == nil {
+			err = g.Destroy(ctx)
+		}
+		n++
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// sweepOne removes a sandbox that nobody knows, unless somebody looks after
+// it: a one-shot that is tied to the process it is for ends with that.
+func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (bool, error) {
+	l := p.layout(id)
+	lock, err := l.lock()
+	if err != nil {
+		return false, err
+	}
+	if lock == nil {
+		var o order
+		if ok, err := l.readJSON(orderFile, &o); !ok || o.Ephemeral {
+			return false, err
+		}
+	} else {
+		lock.Close()
+	}
+	return true, p.erase(ctx, id)
+}
+
+// erase ends a sandbox by whatever means there are, and removes every trace.
+func (p *Provider) erase(ctx context.Context, id brig.ID) error {
+	l := p.layout(id)
+	i := &instance{p: p, l: l, id: id, done: make(chan struct{})}
+	i.attach()
+	return i.Destroy(ctx)
+}

@@ -1,0 +1,128 @@
+package gvisor
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitWithout does what can be done without a cgroup: processors by
+// affinity, in whole ones, and memory by a watchdog that measures and kills.
+func (s *shim) limitWithout() ([]string, error) {
+	notes := []string{"memory: enforced by measuring ten times a second, not by the kernel (no cgroup)"}
+	n := int(math.Ceil(s.Limits.CPUs))
+	if n < runtime.NumCPU() {
+		if err := confine(n, s.ID); err != nil {
+			return nil, err
+		}
+	}
+	if float64(n) != s.Limits.CPUs {
+		notes = append(notes, fmt.Sprintf("cpus: rounded up to %d whole processors (no cgroup)", n))
+	}
+	return notes, nil
+}
+
+// confine binds every thread of this process, and so all that it starts, to n
+// of the processors that it may use. Sandboxes spread by their ids.
+func confine(n int, id string) error {
+	var all, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return fmt.Errorf("read affinity: %w", err)
+	}
+	var cpus []int
+	for i := range 1024 {
+		if all.IsSet(i) {
+			cpus = append(cpus, i)
+		}
+	}
+	first := 0
+	for _, c := range id {
+		first += int(c)
+	}
+	for i := range min(n, len(cpus)) {
+		set.Set(cpus[(first+i)%len(cpus)])
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("list threads: %w", err)
+	}
+	for _, t := range tasks {
+		if tid, err := strconv.Atoi(t.Name()); err == nil {
+			_ = unix.SchedSetaffinity(tid, &set)
+		}
+	}
+	return nil
+}
+
+// watchdog kills the sandbox when its processes hold more memory than allowed.
+func (s *shim) watchdog() {
+	for {
+		time.Sleep(100 * time.Millisecond)
+		select {
+		case <-s.machine.gone:
+			return
+		default:
+		}
+		if used := memoryBelow(os.Getpid()); used > s.Limits.Memory {
+			s.mu.Lock()
+			s.overuse = true
+			s.mu.Unlock()
+			s.machine.kill(nil)
+			return
+		}
+	}
+}
+
+// memoryBelow adds up the memory of all descendants of a process, in bytes,
+// each shared page once.
+func memoryBelow(pid int) int64 {
+	parents := map[int]int{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		b, err := os.ReadFile(d + "/stat")
+		if err != nil {
+			continue
+		}
+		// The name, in parentheses, may hold anything.
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if len(fields) > 1 {
+			id, _ := strconv.Atoi(filepath.Base(d))
+			parents[id], _ = strconv.Atoi(fields[1])
+		}
+	}
+	var total int64
+	for id := range parents {
+		for p := parents[id]; p > 1; p = parents[p] {
+			if p == pid {
+				total += pss(id)
+				break
+			}
+		}
+	}
+	return total
+}
+
+// pss is a process's share of memory, in bytes.
+func pss(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
+			f := strings.Fields(v)
+			if len(f) > 0 {
+				n, _ := strconv.ParseInt(f[0], 10, 64)
+				return n << 10
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,245 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+// The descriptors that a shim is started with.
+const (
+	readyFD  = 3 // written once: a readiness
+	lockFD   = 4 // the folder's lock, held until the shim ends
+	tetherFD = 5 // of an ephemeral sandbox: its end is the sandbox's end
+)
+
+// readiness is what a shim reports when its sandbox runs, or cannot.
+type readiness struct {
+	Error string   `json:",omitempty"`
+	Notes []string `json:",omitempty"`
+}
+
+// shim looks after one sandbox, from its start to its exit file.
+type shim struct {
+	layout
+	order
+	group   *cgroup.Group // nil where no cgroup can be made
+	machine *machine
+	ln      *net.UnixListener
+	log     *logWriter
+
+	end chan brig.ExitReason // asked for an end, and why
+
+	mu       sync.Mutex // guards the fields below
+	lease    *time.Timer
+	overuse  bool // the watchdog saw more memory than allowed
+	mainCode int  // the main program's exit code
+}
+
+// shimMain is the shim's main. Its only argument is the sandbox's folder.
+func shimMain(args []string) int {
+	// Signals meant for a server and its terminal are not for its sandboxes.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
+	log.SetLevel(log.Warning)
+	ready := os.NewFile(readyFD, "ready")
+	if len(args) != 1 || ready == nil {
+		return 2
+	}
+	unix.CloseOnExec(readyFD)
+	unix.CloseOnExec(lockFD)
+	unix.CloseOnExec(tetherFD)
+	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16)}
+	ctx := context.Background()
+	notes, err := s.start(ctx)
+	if err != nil {
+		s.discard(ctx)
+		report(ready, readiness{Error: err.Error()})
+		return 1
+	}
+	report(ready, readiness{Notes: notes})
+	if err := s.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func report(ready *os.File, r readiness) {
+	b, err := json.Marshal(r)
+	if err == nil {
+		_, err = ready.Write(b)
+	}
+	if err = errors.Join(err, ready.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, "report readiness:", err)
+	}
+}
+
+// start brings the sandbox to life, and returns what its owner should know of
+// its limits.
+func (s *shim) start(ctx context.Context) (notes []string, err error) {
+	if ok, err := s.readJSON(orderFile, &s.order); err != nil || !ok {
+		return nil, errors.Join(errors.New("no order"), err)
+	}
+	if s.Version != orderVersion {
+		return nil, fmt.Errorf("order of version %d, want %d", s.Version, orderVersion)
+	}
+	if notes, err = s.limit(); err != nil {
+		return nil, err
+	}
+	if s.log, err = openLog(s.layout); err != nil {
+		return nil, err
+	}
+	if s.machine, err = boot(s.layout, &s.order); err != nil {
+		return nil, err
+	}
+	p, done, err := s.socketPath()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if s.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: p, Net: "unix"}); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s.ln.SetUnlinkOnClose(false)
+	// The agent answers when it is up; a sandbox is not running before.
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := s.machine.guest.Ping(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the agent: %w", err)
+	}
+	return notes, nil
+}
+
+// limit makes the cgroup, or does without one what can be done.
+func (s *shim) limit() (notes []string, err error) {
+	raiseOpenFiles()
+	if s.Cgroup == "" {
+		return s.limitWithout()
+	}
+	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
+		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,
+		// A hit crashes the sentry, so this is only far behind RLIMIT_NPROC:
+		// a guest's thread may need three on the host, and the sentry its own.
+		PIDs: int64(4*s.Limits.Processes + 512),
+	})
+	return nil, err
+}
+
+// run looks after the sandbox until it ends, and writes down how.
+func (s *shim) run(ctx context.Context) error {
+	s.mu.Lock()
+	s.lease = time.AfterFunc(time.Until(s.Lease), func() { s.end <- brig.LeaseExpired })
+	s.mu.Unlock()
+	stopOOM := func() {}
+	if s.group != nil {
+		// One process of a sandbox may die for all; make the rest follow.
+		stop, err := s.group.WatchOOM(func() { s.machine.kill(s.group) })
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		} else {
+			stopOOM = stop
+		}
+	}
+	if s.group == nil {
+		go s.watchdog()
+	}
+	if s.Ephemeral {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
+			s.end <- brig.HungUp
+		}()
+	}
+	if s.Command != nil {
+		go s.main(ctx)
+	}
+	go s.serve(ctx)
+
+	why, asked := brig.Exited, false
+	select {
+	case <-s.machine.gone:
+	case why = <-s.end:
+		asked = true
+		s.machine.kill(s.group)
+		<-s.machine.gone
+	}
+	stopOOM()
+	return s.finish(ctx, why, asked)
+}
+
+// finish removes what the sandbox had on the host and writes the exit file.
+func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
+	s.mu.Lock()
+	e := ending{Code: s.mainCode, Reason: why, At: time.Now().UTC()}
+	over := s.overuse
+	s.mu.Unlock()
+	if s.group != nil {
+		// The counter is the kernel's; nothing in the guest can move it.
+		if n, err := s.group.OOMKills(); err == nil && n > 0 {
+			over = true
+		}
+	}
+	switch {
+	case over:
+		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
+	case !asked && s.Command == nil:
+		e.Reason, e.Code = brig.Crashed, s.machine.code()
+	case asked && why != brig.Exited:
+		if e.Code == 0 {
+			e.Code = 137
+		}
+	}
+	s.log.Close()
+	err := s.clean(ctx)
+	if s.Ephemeral && why == brig.HungUp {
+		// Nobody is left who would read how it ended.
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return errors.Join(err, s.writeJSON(exitFile, e, !s.Ephemeral))
+}
+
+// clean ends the machine and removes everything but the logs.
+func (s *shim) clean(ctx context.Context) error {
+	var err error
+	if s.machine != nil {
+		s.machine.kill(s.group)
+		err = s.machine.destroy()
+	}
+	if s.group != nil {
+		err = errors.Join(err, s.group.Destroy(ctx))
+	}
+	for _, name := range []string{stateDir, overlayDir, configFile} {
+		err = errors.Join(err, os.RemoveAll(s.path(name)))
+	}
+	return err
+}
+
+// discard undoes a start that failed. The provider removes the folder.
+func (s *shim) discard(ctx context.Context) {
+	if err := s.clean(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "undo start:", err)
+	}
+}
+
+// raiseOpenFiles lets the sentry and the gofer hold as many files open as the
+// host allows: each file that is open in the guest is one of theirs.
+func raiseOpenFiles() {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
+		l.Cur = l.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
+	}
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+}

@@ -1,0 +1,143 @@
+package gvisor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+)
+
+// serve answers whoever may open the socket: those who own the folder.
+func (s *shim) serve(ctx context.Context) {
+	for {
+		c, err := s.ln.AcceptUnix()
+		if err != nil {
+			return // the process is ending
+		}
+		go s.answer(ctx, c)
+	}
+}
+
+// answer carries out the one request of a connection.
+func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
+	defer c.Close()
+	line, err := bufio.NewReaderSize(io.LimitReader(c, maxRequest), maxRequest).ReadBytes('\n')
+	if err != nil {
+		return
+	}
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		_ = send(c, answer{Error: "decode request: " + err.Error()}, -1)
+		return
+	}
+	switch r.Op {
+	case "dial":
+		s.dial(c)
+	case "watch":
+		if send(c, answer{}, -1) == nil {
+			// Open until this process ends: that is the whole message.
+			_, _ = io.Copy(io.Discard, c)
+		}
+	case "lease":
+		s.mu.Lock()
+		s.lease.Reset(time.Until(r.Lease))
+		s.mu.Unlock()
+		_ = send(c, answer{}, -1)
+	case "stop":
+		_ = send(c, answer{}, -1)
+		s.stop(ctx, r)
+	default:
+		_ = send(c, answer{Error: fmt.Sprintf("unknown request %q", r.Op)}, -1)
+	}
+}
+
+// dial makes a connection between the agent and whoever asks.
+func (s *shim) dial(c *net.UnixConn) {
+	fd, err := s.machine.connect()
+	if err != nil {
+		_ = send(c, answer{Error: err.Error()}, -1)
+		return
+	}
+	defer unix.Close(fd)
+	_ = send(c, answer{}, fd)
+}
+
+// stop ends the sandbox, gently first if there is grace.
+func (s *shim) stop(ctx context.Context, r request) {
+	if r.Grace > 0 {
+		// Whether it went well does not matter: what is left is killed.
+		_ = s.machine.guest.Terminate(ctx, r.Grace)
+	}
+	s.end <- r.Reason
+}
+
+// main runs the sandbox's main program; its end is the sandbox's.
+func (s *shim) main(ctx context.Context) {
+	sio := brig.IO{Stdout: s.log, Stderr: s.log}
+	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
+	if err == nil {
+		s.mu.Lock()
+		s.mainCode = res.ExitCode
+		s.mu.Unlock()
+	} else {
+		fmt.Fprintln(s.log, "brig: the main program did not run:", brig.AsError(err).Message)
+		s.mu.Lock()
+		s.mainCode = 127
+		s.mu.Unlock()
+	}
+	select {
+	case <-s.machine.gone:
+	default:
+		s.end <- brig.Exited
+	}
+}
+
+// logWriter appends to the sandbox's log and begins a new file when it is
+// full; one old file is kept.
+type logWriter struct {
+	l    layout
+	f    *os.File
+	size int64
+}
+
+// maxLog is how large a log file gets, in bytes. Two are kept.
+const maxLog = 8 * brig.MiB
+
+func openLog(l layout) (*logWriter, error) {
+	f, err := os.OpenFile(l.path(logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	w := &logWriter{l: l, f: f}
+	if st, err := f.Stat(); err == nil {
+		w.size = st.Size()
+	}
+	return w, nil
+}
+
+// Write implements io.Writer. Several writers may append to one log, each
+// write whole.
+func (w *logWriter) Write(p []byte) (int, error) {
+	if w.size > maxLog {
+		if err := os.Rename(w.l.path(logFile), w.l.path(oldLogFile)); err == nil {
+			if next, err := openLog(w.l); err == nil {
+				w.f.Close()
+				*w = *next
+			}
+		}
+	}
+	n, err := w.f.Write(p)
+	w.size += int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (w *logWriter) Close() error { return w.f.Close() }
