@@ -1,0 +1,122 @@
+// Package engine owns the life of sandboxes: who may do what, for how long,
+// in which order things happen, and what is written down about it. It is the
+// only package that decides. It knows providers, images and the store by
+// their interfaces alone; wiring gives it some.
+//
+// Every operation passes the gate (gate.go). A machine is recorded before it
+// is made and forgotten after it is gone, so that a crash leaves a record
+// that recovery can end (recover.go) and never a machine that nobody knows
+// of.
+//
+// Locks: Engine.mu guards the list of live machines and is held for no call
+// that leaves the package. Engine.imageUse is held over the moment in which an
+// image is resolved and recorded, so that its removal sees every user of it.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Options are what an Engine is made of.
+type Options struct {
+	Store    brig.Store
+	Provider brig.Provider
+	Images   brig.ImageStore
+	Bounds   brig.Bounds
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+	// KeepRuns is how long the outcome of a one-shot can be fetched again.
+	// Default 1 hour.
+	KeepRuns time.Duration
+	// KeepEnded is how long the record and the logs of a sandbox stay after
+	// its end. Default 24 hours.
+	KeepEnded time.Duration
+}
+
+// Engine implements brig.Service over a store, a provider and images.
+type Engine struct {
+	Options
+	ctx  context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup // what Close waits for
+
+	imageUse sync.RWMutex
+
+	mu   sync.Mutex // guards the field below
+	live map[brig.ID]brig.Instance
+}
+
+var _ brig.Service = (*Engine)(nil)
+
+// New returns an Engine. Until Recover has been called it knows nothing of
+// machines that an earlier one made.
+func New(ctx context.Context, o Options) *Engine {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.KeepRuns == 0 {
+		o.KeepRuns = time.Hour
+	}
+	if o.KeepEnded == 0 {
+		o.KeepEnded = 24 * time.Hour
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	return &Engine{Options: o, ctx: ctx, end: end, live: map[brig.ID]brig.Instance{}}
+}
+
+// Close ends what the engine does in the background. Machines go on.
+func (e *Engine) Close() {
+	e.end()
+	e.work.Wait()
+}
+
+// cleanupTime bounds work that goes on after its caller has gone.
+const cleanupTime = 30 * time.Second
+
+// cleanup returns a context for work that must be done although the caller
+// may have gone.
+func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+}
+
+// instance returns the live machine of a sandbox, nil if it has none.
+func (e *Engine) instance(id brig.ID) brig.Instance {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.live[id]
+}
+
+// adopt takes a machine into the list and watches for its end.
+func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
+	e.mu.Lock()
+	e.live[r.ID] = in
+	e.mu.Unlock()
+	id, tenant := r.ID, r.Tenant
+	e.work.Go(func() {
+		select {
+		case <-e.ctx.Done():
+		case <-in.Done():
+			ctx, cancel := cleanup(e.ctx)
+			defer cancel()
+			if _, err := e.settle(ctx, tenant, id, in); err != nil && brig.KindOf(err) != brig.NotFound {
+				e.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
+			}
+		}
+	})
+}
+
+// drop takes a machine out of the list.
+func (e *Engine) drop(id brig.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.live, id)
+}

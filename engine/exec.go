@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Exec implements brig.Service.
+func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (_ *brig.Result, err error) {
+	v, err := e.enter(ctx, brig.OpExec, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if err := checkCommand(cmd); err != nil {
+		return nil, err
+	}
+	if cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
+		return nil, err
+	}
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.renew(ctx, v.rec, in, cmd.Timeout); err != nil {
+		return nil, err
+	}
+	return e.exec(ctx, v.rec, in, cmd, sio)
+}
+
+// exec runs one command, on record before it starts and when it has ended.
+func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	x := &brig.Execution{Sandbox: rec.ID, Command: cmd}
+	x.ExecID = "ex" + strings.ToLower(rand.Text())
+	x.Started = e.Now().UTC()
+	if err := e.Store.PutExec(ctx, x); err != nil {
+		return nil, err
+	}
+	log := newLogTee(in, rec.Spec.Limits.Output)
+	out, errs := newCapture(rec.Spec.Limits.Output), newCapture(rec.Spec.Limits.Output)
+	streams := sio
+	streams.Stdout = tee(out, log.stream(), sio.Stdout)
+	streams.Stderr = tee(errs, log.stream(), sio.Stderr)
+	res, err := in.Exec(ctx, x.ExecID, cmd, streams)
+	logErr := log.finish(out.output(), errs.output())
+	if logErr != nil {
+		e.Log.ErrorContext(ctx, "write the log of a sandbox", "sandbox", rec.ID, "err", logErr)
+	}
+	if res == nil {
+		res = &brig.Result{}
+	}
+	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.output(), errs.output()
+	x.Result = *res
+	// The caller may have gone, but what happened has happened.
+	wctx, cancel := cleanup(ctx)
+	defer cancel()
+	switch {
+	case err == nil || res.Done:
+		err = errors.Join(err, e.Store.PutExec(wctx, x))
+	case cmd.Survive && ctx.Err() != nil:
+		// It goes on; whoever asks for it later finds out how it ended.
+	default:
+		err = e.lost(wctx, rec, in, err)
+		x.Done = true
+		x.ExitCode = 128
+		if putErr := e.Store.PutExec(wctx, x); putErr != nil {
+			e.Log.ErrorContext(ctx, "record an execution that failed", "exec", x.ExecID, "err", putErr)
+		}
+	}
+	if err != nil {
+		return res, err
+	}
+	return res, e.renew(wctx, rec, in, 0)
+}
+
+// renew makes sure that a sandbox in use lives for its TTL from now, and for
+// as long as a command may take. Small gains are not worth a write.
+func (e *Engine) renew(ctx context.Context, rec *brig.Record, in brig.Instance, timeout time.Duration) error {
+	if rec.Spec.Ephemeral {
+		return nil
+	}
+	select {
+	case <-in.Done():
+		return nil
+	default:
+	}
+	want := e.Now().Add(rec.Spec.TTL + timeout)
+	if want.Sub(rec.Expires) < rec.Spec.TTL/20 {
+		return nil
+	}
+	now, err := e.setLease(ctx, rec, in, want)
+	if err == nil {
+		rec.Expires = now.Expires
+	}
+	return err
+}
+
+// GetExec implements brig.Service.
+func (e *Engine) GetExec(ctx context.Context, name, execID string) (_ *brig.Execution, err error) {
+	v, err := e.enter(ctx, brig.OpGetExec, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	x, err := e.Store.GetExec(ctx, v.rec.ID, execID)
+	if err != nil || x.Done {
+		return x, err
+	}
+	if err := e.catchUp(ctx, v.rec, []*brig.Execution{x}); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// ListExecs implements brig.Service.
+func (e *Engine) ListExecs(ctx context.Context, name string) (_ []*brig.Execution, err error) {
+	v, err := e.enter(ctx, brig.OpListExecs, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	list, err := e.Store.ListExecs(ctx, v.rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	return list, e.catchUp(ctx, v.rec, list)
+}
+
+// catchUp asks the machine how executions went that nobody was there to
+// record: their server had been killed, or their caller let them survive.
+func (e *Engine) catchUp(ctx context.Context, rec *brig.Record, list []*brig.Execution) error {
+	open := map[string]*brig.Execution{}
+	for _, x := range list {
+		if !x.Done {
+			open[x.ExecID] = x
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	if in := e.instance(rec.ID); in != nil {
+		known, err := in.Execs(ctx)
+		if err == nil {
+			for _, k := range known {
+				if x := open[k.ExecID]; x != nil && k.Done {
+					x.Result = k.Result
+					if err := e.Store.PutExec(ctx, x); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}
+		select {
+		case <-in.Done():
+		default:
+			return err
+		}
+	}
+	if rec.State.Live() {
+		return nil
+	}
+	// The machine is gone and they with it.
+	for _, x := range open {
+		x.Done, x.ExitCode, x.Signal = true, 137, "SIGKILL"
+		x.OOMKilled = rec.Exit != nil && rec.Exit.OOMKilled
+		x.Duration = rec.Ended.Sub(x.Started)
+		if err := e.Store.PutExec(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Logs implements brig.Service.
+func (e *Engine) Logs(ctx context.Context, name string, o brig.LogOptions) (_ io.ReadCloser, err error) {
+	v, err := e.enter(ctx, brig.OpLogs, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if o.Tail < 0 {
+		return nil, brig.InvalidField("tail", "%d is negative", o.Tail).WithHint("give a number of lines, or leave it out for all")
+	}
+	in := e.instance(v.rec.ID)
+	if in == nil {
+		if in, err = e.Provider.Recover(ctx, v.rec.ID, v.rec.Handle); err != nil {
+			return nil, err
+		}
+	}
+	all, err := in.Logs(ctx)
+	if err != nil || o.Tail == 0 {
+		return all, err
+	}
+	return tailLines(all, o.Tail)
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/brig-run/brig"
+)
+
+// visit is one call's way through the engine: enter and leave are the only
+// way in and out.
+type visit struct {
+	e     *Engine
+	op    brig.Op
+	actor brig.Actor
+	rec   *brig.Record // of the sandbox that the call names, if it names one
+	id    brig.ID      // what the audit log is told
+}
+
+// enter lets a call in or refuses it: who is it, may they, and is the sandbox
+// theirs. The intent of a changing call is on record before anything changes.
+func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, error) {
+	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
+	if err := e.admit(ctx, v, name); err != nil {
+		v.note(ctx, brig.Refused, err)
+		return nil, err
+	}
+	if op.Changes {
+		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
+	if v.actor.Role == brig.Nobody {
+		return brig.Errorf(brig.Unauthenticated, "no credentials").
+			WithHint("send the key as `Authorization: Bearer KEY`")
+	}
+	if v.actor.Role < v.op.Role {
+		return brig.Errorf(brig.PermissionDenied, "%s needs the role %s, this key has %s", v.op.Name, v.op.Role, v.actor.Role).
+			WithHint("use a key with that role")
+	}
+	if !named(v.op) {
+		return nil
+	}
+	rec, err := e.Store.Get(ctx, v.actor.Tenant, name)
+	if err != nil {
+		return err
+	}
+	v.rec, v.id = rec, rec.ID
+	return nil
+}
+
+// named tells the operations that are about one sandbox.
+func named(op brig.Op) bool {
+	switch op {
+	case brig.OpGet, brig.OpExec, brig.OpGetExec, brig.OpListExecs, brig.OpLogs,
+		brig.OpExtend, brig.OpStop, brig.OpKill, brig.OpRemove:
+		return true
+	}
+	return false
+}
+
+func (v *visit) event(p brig.Phase, err error) brig.Event {
+	return brig.Event{
+		At: v.e.Now().UTC(), Op: v.op.Name, Actor: v.actor.Name, Tenant: v.actor.Tenant,
+		Sandbox: v.id, Phase: p, Kind: brig.KindOf(err),
+	}
+}
+
+// note writes one event, also when the caller has gone.
+func (v *visit) note(ctx context.Context, p brig.Phase, err error) {
+	if ctxErr := v.e.Store.Append(context.WithoutCancel(ctx), v.event(p, err)); ctxErr != nil {
+		v.e.Log.ErrorContext(ctx, "write audit event", "op", v.op.Name, "err", ctxErr)
+	}
+}
+
+// leave ends the visit. It is deferred with the address of the operation's
+// named error, and makes of that error what the caller may see: causes stay
+// in the log.
+func (v *visit) leave(ctx context.Context, err *error) {
+	if v.op.Changes {
+		v.note(ctx, brig.Finish, *err)
+	}
+	if *err == nil {
+		return
+	}
+	told := brig.AsError(*err)
+	if told.Err != nil {
+		v.e.Log.ErrorContext(ctx, v.op.Name, "sandbox", v.id, "code", told.Kind.Code(), "err", *err)
+	}
+	*err = told
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Create implements brig.Service.
+func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, err error) {
+	v, err := e.enter(ctx, brig.OpCreate, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if spec, err = e.complete(spec); err != nil {
+		return nil, err
+	}
+	if spec.Name == "" {
+		spec.Name = newName("sandbox-")
+	}
+	spec.Ephemeral = false
+	rec, _, err := e.create(ctx, v, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &rec.Sandbox, nil
+}
+
+// create records a sandbox, makes its machine and records that. What fails
+// leaves nothing.
+func (e *Engine) create(ctx context.Context, v *visit, spec brig.Spec) (*brig.Record, brig.Instance, error) {
+	rec, machineSpec, err := e.register(ctx, v, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	forget := func() {
+		ctx, cancel := cleanup(ctx)
+		defer cancel()
+		if err := e.Store.Delete(ctx, rec.ID); err != nil {
+			e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
+		}
+	}
+	in, err := e.Provider.Create(ctx, rec.ID, machineSpec, rec.Expires)
+	if err != nil {
+		forget()
+		return nil, nil, err
+	}
+	rec.State, rec.Handle, rec.Notes = brig.Running, in.Handle(), in.Notes()
+	if err := e.Store.Put(ctx, rec); err != nil {
+		ctx, cancel := cleanup(ctx)
+		defer cancel()
+		if err := in.Destroy(ctx); err != nil {
+			e.Log.ErrorContext(ctx, "end a machine that could not be recorded", "sandbox", rec.ID, "err", err)
+		}
+		forget()
+		return nil, nil, err
+	}
+	e.adopt(rec, in)
+	return rec, in, nil
+}
+
+// register writes the record of a machine that is about to be made.
+func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec) (*brig.Record, brig.Spec, error) {
+	e.imageUse.RLock()
+	defer e.imageUse.RUnlock()
+	img, err := e.resolve(ctx, spec.Image)
+	if err != nil {
+		return nil, spec, err
+	}
+	now := e.Now().UTC()
+	rec := &brig.Record{Sandbox: brig.Sandbox{
+		ID: newID(), Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
+		Provider: e.Provider.Capabilities().Name, Digest: img.Digest,
+		Created: now, Expires: now.Add(spec.TTL),
+	}}
+	v.id = rec.ID
+	if err := e.Store.Put(ctx, rec); err != nil {
+		return nil, spec, err
+	}
+	spec.Image = img.Digest
+	return rec, spec, nil
+}
+
+// Get implements brig.Service.
+func (e *Engine) Get(ctx context.Context, name string) (_ *brig.Sandbox, err error) {
+	v, err := e.enter(ctx, brig.OpGet, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	return &v.rec.Sandbox, nil
+}
+
+// List implements brig.Service.
+func (e *Engine) List(ctx context.Context, o brig.ListOptions) (_ *brig.Page, err error) {
+	v, err := e.enter(ctx, brig.OpList, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if o.Limit < 0 || o.Limit > 1000 {
+		return nil, brig.InvalidField("limit", "%d is out of bounds", o.Limit).WithHint("give 1 to 1000")
+	}
+	recs, next, err := e.Store.List(ctx, v.actor.Tenant, o)
+	if err != nil {
+		return nil, err
+	}
+	page := &brig.Page{Next: next}
+	for _, r := range recs {
+		page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
+	}
+	return page, nil
+}
+
+// Extend implements brig.Service.
+func (e *Engine) Extend(ctx context.Context, name string, ttl time.Duration) (_ *brig.Sandbox, err error) {
+	v, err := e.enter(ctx, brig.OpExtend, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if ttl, err = e.Bounds.FillTTL("ttl_ms", ttl); err != nil {
+		return nil, err
+	}
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := e.setLease(ctx, v.rec, in, e.Now().Add(ttl))
+	if err != nil {
+		return nil, err
+	}
+	return &rec.Sandbox, nil
+}
+
+// running returns the machine of a sandbox that runs.
+func (e *Engine) running(rec *brig.Record) (brig.Instance, error) {
+	in := e.instance(rec.ID)
+	if rec.State != brig.Running || in == nil {
+		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).
+			WithHint("create a new one; logs and exit of this one are kept")
+	}
+	return in, nil
+}
+
+// setLease moves the end of a lease, never beyond the longest life.
+func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instance, end time.Time) (*brig.Record, error) {
+	if last := rec.Created.Add(e.Bounds.MaxLife); end.After(last) {
+		end = last
+	}
+	if err := in.Extend(ctx, end); err != nil {
+		return nil, e.lost(ctx, rec, in, err)
+	}
+	return e.update(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.Expires = end.UTC()
+		return nil
+	})
+}
+
+// lost makes of a machine's silence what it means, if the machine is gone.
+func (e *Engine) lost(ctx context.Context, rec *brig.Record, in brig.Instance, err error) error {
+	select {
+	case <-in.Done():
+		if now, settleErr := e.settle(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
+			if _, gone := e.running(now); gone != nil {
+				return gone
+			}
+		}
+	default:
+	}
+	return err
+}
+
+// update changes a record, again if somebody else was faster.
+func (e *Engine) update(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error) (*brig.Record, error) {
+	for {
+		rec, err := e.Store.Get(ctx, tenant, string(id))
+		if err != nil {
+			return nil, err
+		}
+		before := rec.State
+		if err := change(rec); err != nil {
+			return nil, err
+		}
+		if err := before.To(rec.State); err != nil {
+			return nil, err
+		}
+		err = e.Store.Put(ctx, rec)
+		if brig.KindOf(err) != brig.FailedPrecondition {
+			return rec, err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// settle records the end of a machine that is gone.
+func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.Instance) (*brig.Record, error) {
+	defer e.drop(id)
+	rec, err := e.update(ctx, tenant, id, func(r *brig.Record) error {
+		if r.State == brig.Ended {
+			return errSettled
+		}
+		r.State = brig.Ended
+		r.Exit = in.Exit()
+		r.Ended = e.Now().UTC()
+		if r.Exit != nil && !r.Exit.At.IsZero() {
+			r.Ended = r.Exit.At
+		}
+		return nil
+	})
+	if errors.Is(err, errSettled) {
+		return e.Store.Get(ctx, tenant, string(id))
+	}
+	return rec, err
+}
+
+var errSettled = errors.New("settled before")

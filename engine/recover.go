@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Recover makes the machines of this host match the records, as an earlier
+// engine left both: what runs is adopted, what was never acknowledged or was
+// tied to a caller is ended, and what nobody owns is removed. It must be
+// called once, before the engine is used.
+func (e *Engine) Recover(ctx context.Context) error {
+	var recs []*brig.Record
+	if err := e.Store.All(ctx, func(r *brig.Record) error {
+		recs = append(recs, r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	known := map[brig.ID]bool{}
+	var errs []error
+	for _, r := range recs {
+		kept, err := e.recoverOne(ctx, r)
+		if err != nil {
+			e.Log.ErrorContext(ctx, "recover a sandbox", "sandbox", r.ID, "err", err)
+			errs = append(errs, err)
+		}
+		if kept || err != nil {
+			known[r.ID] = true
+		}
+	}
+	n, err := e.Provider.Sweep(ctx, known)
+	if n > 0 {
+		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
+	}
+	e.work.Go(e.housekeep)
+	return errors.Join(append(errs, err)...)
+}
+
+// recoverOne deals with one record and reports whether it stays.
+func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
+	if r.State == brig.Creating || r.Spec.Ephemeral {
+		// Nobody was told of it, or whoever was told is gone.
+		return false, e.remove(ctx, r)
+	}
+	if r.State == brig.Ended {
+		return true, nil
+	}
+	in, err := e.Provider.Recover(ctx, r.ID, r.Handle)
+	if brig.KindOf(err) == brig.NotFound {
+		_, err = e.update(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
+			r.State, r.Ended = brig.Ended, e.Now().UTC()
+			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
+			return nil
+		})
+		return true, err
+	}
+	if err != nil {
+		return true, err
+	}
+	e.adopt(r, in)
+	select {
+	case <-in.Done():
+		_, err = e.settle(ctx, r.Tenant, r.ID, in)
+		return true, err
+	default:
+	}
+	if r.State == brig.Stopping {
+		// It was being stopped when the server died.
+		_, err = e.halt(ctx, r, 0, brig.Stopped)
+		return true, err
+	}
+	list, err := e.Store.ListExecs(ctx, r.ID)
+	if err != nil {
+		return true, err
+	}
+	return true, e.catchUp(ctx, r, list)
+}
+
+// housekeeping happens this often.
+const houseEvery = time.Minute
+
+// housekeep forgets what has been kept long enough.
+func (e *Engine) housekeep() {
+	t := time.NewTicker(houseEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.Log.Error("forget old things", "err", err)
+		}
+	}
+}
+
+// tidy forgets old outcomes and sandboxes that ended long ago.
+func (e *Engine) tidy(ctx context.Context) error {
+	now := e.Now()
+	errs := []error{e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns))}
+	var old []*brig.Record
+	errs = append(errs, e.Store.All(ctx, func(r *brig.Record) error {
+		if r.State == brig.Ended && now.Sub(r.Ended) > e.KeepEnded {
+			old = append(old, r)
+		}
+		return nil
+	}))
+	for _, r := range old {
+		errs = append(errs, e.remove(ctx, r))
+	}
+	return errors.Join(errs...)
+}

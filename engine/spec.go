@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+)
+
+// complete checks what is asked for and fills in every default. It changes
+// nothing but its copy of spec.
+func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
+	if spec.Name != "" && !brig.ValidName(spec.Name) {
+		return spec, nameError("name", spec.Name)
+	}
+	if spec.Image == "" {
+		spec.Image = brig.HostImage
+	}
+	var err error
+	if spec.Limits, err = e.Bounds.Fill(spec.Limits); err != nil {
+		return spec, err
+	}
+	if spec.TTL, err = e.Bounds.FillTTL("ttl_ms", spec.TTL); err != nil {
+		return spec, err
+	}
+	if err := checkEnv("env", spec.Env); err != nil {
+		return spec, err
+	}
+	if err := checkLabels(spec.Labels); err != nil {
+		return spec, err
+	}
+	if spec.Command != nil {
+		c := *spec.Command
+		if err := checkCommand(c); err != nil {
+			return spec, err
+		}
+		if c.Timeout < 0 || c.Timeout > e.Bounds.MaxTimeout {
+			return spec, brig.InvalidField("timeout_ms", "%v is out of bounds", c.Timeout).
+				WithHint("give a duration up to %v, or leave it out for none", e.Bounds.MaxTimeout)
+		}
+		spec.Command = &c
+	}
+	return spec, nil
+}
+
+func nameError(field, name string) error {
+	return brig.InvalidField(field, "%q is not a name", clip(name)).
+		WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
+}
+
+// clip shortens what a caller sent for a message.
+func clip(s string) string {
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// The bounds of things that have no limit of their own.
+const (
+	maxEnv     = 1000     // variables
+	maxLabels  = 64       // labels
+	maxWords   = 10_000   // arguments of a command
+	maxCommand = 1 << 20  // bytes of a command, its environment, or a script
+	maxCode    = 16 << 20 // bytes of a program's code or arguments
+)
+
+func checkEnv(field string, env map[string]string) error {
+	if len(env) > maxEnv {
+		return brig.InvalidField(field, "%d variables are too many", len(env)).WithHint("give at most %d", maxEnv)
+	}
+	size := 0
+	for k, v := range env {
+		size += len(k) + len(v)
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return brig.InvalidField(field, "%q cannot be a variable", clip(k)).
+				WithHint("names are not empty and have no =; neither names nor values have NUL")
+		}
+	}
+	if size > maxCommand {
+		return brig.InvalidField(field, "%d bytes are too many", size).WithHint("give at most 1MiB; put larger things into files")
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return brig.InvalidField("labels", "%d labels are too many", len(labels)).WithHint("give at most %d", maxLabels)
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > 128 || len(v) > 1024 || !utf8.ValidString(k+v) || strings.ContainsAny(k+v, "\x00\n") {
+			return brig.InvalidField("labels", "%q cannot be a label", clip(k)).
+				WithHint("keys have 1 to 128 bytes and values up to 1024, without line breaks")
+		}
+	}
+	return nil
+}
+
+func checkCommand(c brig.Command) error {
+	if (len(c.Argv) == 0) == (c.Shell == "") {
+		return brig.InvalidField("command", "give a command or a shell script, and not both").
+			WithHint(`for example {"command":["echo","hi"]} or {"shell":"echo hi | tr a b"}`)
+	}
+	size := len(c.Shell)
+	for i, a := range c.Argv {
+		size += len(a)
+		if strings.ContainsRune(a, 0) {
+			return brig.InvalidField(fmt.Sprintf("command[%d]", i), "an argument cannot have NUL")
+		}
+	}
+	if len(c.Argv) > 0 && c.Argv[0] == "" {
+		return brig.InvalidField("command[0]", "the program has no name")
+	}
+	if strings.ContainsRune(c.Shell, 0) {
+		return brig.InvalidField("shell", "a script cannot have NUL")
+	}
+	// The kernel's own limit for one word is 128 KiB.
+	if len(c.Argv) > maxWords || size > maxCommand || len(c.Shell) > 120<<10 {
+		return brig.InvalidField("command", "it is too long").WithHint("put long scripts and inputs into files or stdin")
+	}
+	if c.Dir != "" && (!path.IsAbs(c.Dir) || strings.ContainsRune(c.Dir, 0)) {
+		return brig.InvalidField("cwd", "%q is not an absolute path", clip(c.Dir)).WithHint("for example /workspace")
+	}
+	if err := checkUser(c.User); err != nil {
+		return err
+	}
+	return checkEnv("env", c.Env)
+}
+
+func checkUser(u string) error {
+	switch u {
+	case "", "user", "root":
+		return nil
+	}
+	return brig.InvalidField("user", "no user %q", clip(u)).WithHint(`use "user" (the default) or "root"`)
+}
+
+// resolve finds the image that spec means.
+func (e *Engine) resolve(ctx context.Context, ref string) (*brig.Image, error) {
+	img, err := e.Options.Images.Resolve(ctx, ref)
+	if err != nil {
+		if k := brig.AsError(err); k.Kind == brig.NotFound {
+			// Of a create, the image is a field; it is not what was looked for.
+			err = brig.InvalidField("image", "%s", k.Message).WithHint("%s", k.Hint)
+		}
+		return nil, err
+	}
+	return img, nil
+}
+
+// newID returns an id that nobody can guess.
+func newID() brig.ID { return brig.ID("sb" + strings.ToLower(rand.Text())) }
+
+// newName returns a name that is most likely free.
+func newName(prefix string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return prefix + hex.EncodeToString(b[:])
+}

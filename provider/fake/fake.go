@@ -1,0 +1,237 @@
+// Package fake makes machines of goroutines, for tests of everything above a
+// provider. Its commands are a little language (see run.go), and its machines
+// survive a Provider's user the way real ones do: Recover finds them again.
+// It isolates nothing and must never run what it was not made for.
+package fake
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Name is the provider's name.
+const Name = "fake"
+
+// Provider makes fake machines. Its zero value is ready. The fields are set
+// before it is used.
+type Provider struct {
+	// CreateError, when set, is what Create returns.
+	CreateError error
+	// OnCreate, when set, is called by Create before the machine exists.
+	OnCreate func(brig.ID)
+
+	mu       sync.Mutex // guards the field below
+	machines map[brig.ID]*instance
+}
+
+var _ brig.Provider = (*Provider)(nil)
+
+// Capabilities implements brig.Provider.
+func (p *Provider) Capabilities() brig.Capabilities {
+	return brig.Capabilities{Name: Name, Isolation: "none"}
+}
+
+// Create implements brig.Provider.
+func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	if p.OnCreate != nil {
+		p.OnCreate(id)
+	}
+	if p.CreateError != nil {
+		return nil, p.CreateError
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), files: map[string][]byte{}}
+	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
+	p.mu.Lock()
+	if p.machines == nil {
+		p.machines = map[brig.ID]*instance{}
+	}
+	p.machines[id] = in
+	p.mu.Unlock()
+	if spec.Command != nil {
+		go in.main(context.WithoutCancel(ctx))
+	}
+	return in, nil
+}
+
+// Recover implements brig.Provider.
+func (p *Provider) Recover(_ context.Context, id brig.ID, _ brig.Handle) (brig.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if in := p.machines[id]; in != nil {
+		return in, nil
+	}
+	return nil, brig.Errorf(brig.NotFound, "no machine %s", id)
+}
+
+// Sweep implements brig.Provider.
+func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
+	p.mu.Lock()
+	var orphans []*instance
+	for id, in := range p.machines {
+		if !known[id] {
+			orphans = append(orphans, in)
+		}
+	}
+	p.mu.Unlock()
+	for _, in := range orphans {
+		if err := in.Destroy(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return len(orphans), nil
+}
+
+// Machines lists the ids of machines that are not destroyed.
+func (p *Provider) Machines() []brig.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ids []brig.ID
+	for id := range p.machines {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// instance is one fake machine. It implements brig.Instance.
+type instance struct {
+	p     *Provider
+	id    brig.ID
+	spec  brig.Spec
+	lease *time.Timer
+	done  chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	exit  *brig.Exit
+	log   bytes.Buffer
+	files map[string][]byte
+	execs []*brig.Execution
+}
+
+var _ brig.Instance = (*instance)(nil)
+
+// Handle implements brig.Instance.
+func (in *instance) Handle() brig.Handle { return brig.Handle{Provider: Name, Version: 1} }
+
+// Notes implements brig.Instance.
+func (in *instance) Notes() []string { return []string{"nothing is isolated"} }
+
+// Done implements brig.Instance.
+func (in *instance) Done() <-chan struct{} { return in.done }
+
+// Exit implements brig.Instance.
+func (in *instance) Exit() *brig.Exit {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.exit
+}
+
+// finish ends the machine, once.
+func (in *instance) finish(why brig.ExitReason, code int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.exit != nil {
+		return
+	}
+	in.lease.Stop()
+	in.exit = &brig.Exit{Code: code, Reason: why, OOMKilled: why == brig.OutOfMem, At: time.Now().UTC()}
+	close(in.done)
+}
+
+func (in *instance) main(ctx context.Context) {
+	res, err := in.Exec(ctx, "main", *in.spec.Command, brig.IO{Stdout: logOf{in}, Stderr: logOf{in}})
+	code := 127
+	if err == nil {
+		code = res.ExitCode
+	}
+	in.finish(brig.Exited, code)
+}
+
+type logOf struct{ in *instance }
+
+// Write implements io.Writer.
+func (l logOf) Write(p []byte) (int, error) { return len(p), l.in.Log(p) }
+
+// Execs implements brig.Instance.
+func (in *instance) Execs(context.Context) ([]*brig.Execution, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.execs), nil
+}
+
+// Put implements brig.Instance.
+func (in *instance) Put(_ context.Context, dir string, files []brig.File) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range files {
+		in.files[path.Join(dir, f.Path)] = bytes.Clone(f.Data)
+	}
+	return nil
+}
+
+// Collect implements brig.Instance.
+func (in *instance) Collect(_ context.Context, dir string) ([]brig.File, []string, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var out []brig.File
+	for name, data := range in.files {
+		if path.Dir(name) == dir && brig.ArtifactTypes[strings.ToLower(path.Ext(name))] != "" {
+			out = append(out, brig.File{Path: path.Base(name), Data: data, Mode: 0o644})
+		}
+	}
+	slices.SortFunc(out, func(a, b brig.File) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil, nil
+}
+
+// Logs implements brig.Instance.
+func (in *instance) Logs(context.Context) (io.ReadCloser, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return io.NopCloser(bytes.NewReader(bytes.Clone(in.log.Bytes()))), nil
+}
+
+// Log implements brig.Instance.
+func (in *instance) Log(p []byte) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.log.Write(p)
+	return nil
+}
+
+// Extend implements brig.Instance.
+func (in *instance) Extend(_ context.Context, lease time.Time) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.exit != nil {
+		return fmt.Errorf("extend %s: it has ended", in.id)
+	}
+	in.lease.Reset(time.Until(lease))
+	return nil
+}
+
+// Stop implements brig.Instance.
+func (in *instance) Stop(_ context.Context, _ time.Duration, why brig.ExitReason) error {
+	in.finish(why, 137)
+	return nil
+}
+
+// Destroy implements brig.Instance.
+func (in *instance) Destroy(context.Context) error {
+	in.finish(brig.Killed, 137)
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	delete(in.p.machines, in.id)
+	return nil
+}
