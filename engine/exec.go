@@ -62,14 +62,14 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 	defer cancel()
 	switch {
 	case err == nil || res.Done:
-		err = errors.Join(err, e.Store.PutExec(wctx, x))
+		err = errors.Join(err, e.remember(wctx, x))
 	case cmd.Survive && ctx.Err() != nil:
 		// It goes on; whoever asks for it later finds out how it ended.
 	default:
 		err = e.lost(wctx, rec, in, err)
 		x.Done = true
 		x.ExitCode = 128
-		if putErr := e.Store.PutExec(wctx, x); putErr != nil {
+		if putErr := e.remember(wctx, x); putErr != nil {
 			e.Log.ErrorContext(ctx, "record an execution that failed", "exec", x.ExecID, "err", putErr)
 		}
 	}
@@ -77,6 +77,16 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 		return res, err
 	}
 	return res, e.renew(wctx, rec, in, 0)
+}
+
+// remember records how an execution ended, unless its sandbox has been
+// forgotten meanwhile.
+func (e *Engine) remember(ctx context.Context, x *brig.Execution) error {
+	err := e.Store.PutExec(ctx, x)
+	if brig.KindOf(err) == brig.NotFound {
+		return nil
+	}
+	return err
 }
 
 // renew makes sure that a sandbox in use lives for its TTL from now, and for

@@ -1,0 +1,72 @@
+package mem
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/brig-run/brig"
+)
+
+// The clones below share no memory with what they copy, keep nil apart from
+// empty, and turn every time into UTC. storetest fills every field there is,
+// so a field that is added to the nouns and forgotten here fails a test.
+
+func cloneRecord(r *brig.Record) *brig.Record {
+	c := *r
+	c.Spec.Env = maps.Clone(r.Spec.Env)
+	c.Spec.Labels = maps.Clone(r.Spec.Labels)
+	if r.Spec.Command != nil {
+		cmd := cloneCommand(*r.Spec.Command)
+		c.Spec.Command = &cmd
+	}
+	c.Created, c.Expires, c.Ended = r.Created.UTC(), r.Expires.UTC(), r.Ended.UTC()
+	if r.Exit != nil {
+		exit := *r.Exit
+		exit.At = exit.At.UTC()
+		c.Exit = &exit
+	}
+	c.Notes = slices.Clone(r.Notes)
+	c.Handle.State = bytes.Clone(r.Handle.State)
+	return &c
+}
+
+func cloneCommand(c brig.Command) brig.Command {
+	c.Argv = slices.Clone(c.Argv)
+	c.Env = maps.Clone(c.Env)
+	return c
+}
+
+func cloneResult(r brig.Result) brig.Result {
+	r.Stdout, r.Stderr = cloneOutput(r.Stdout), cloneOutput(r.Stderr)
+	r.Started = r.Started.UTC()
+	return r
+}
+
+func cloneOutput(o brig.Output) brig.Output {
+	o.Head, o.Tail = bytes.Clone(o.Head), bytes.Clone(o.Tail)
+	return o
+}
+
+func cloneExec(x *brig.Execution) *brig.Execution {
+	c := *x
+	c.Command = cloneCommand(x.Command)
+	c.Result = cloneResult(x.Result)
+	return &c
+}
+
+func cloneOutcome(o *brig.Outcome) *brig.Outcome {
+	c := *o
+	c.Result = cloneResult(o.Result)
+	c.Value = bytes.Clone(o.Value)
+	c.Artifacts = slices.Clone(o.Artifacts)
+	for i := range c.Artifacts {
+		c.Artifacts[i].Data = bytes.Clone(c.Artifacts[i].Data)
+	}
+	c.Skipped = slices.Clone(o.Skipped)
+	if o.Error != nil {
+		e := *o.Error
+		c.Error = &e
+	}
+	return &c
+}

@@ -1,0 +1,92 @@
+package mem
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// PutExec implements brig.Store.
+func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if _, ok := s.records[x.Sandbox]; !ok {
+		return errNoSandbox(string(x.Sandbox))
+	}
+	if s.execs[x.Sandbox] == nil {
+		s.execs[x.Sandbox] = map[string]*brig.Execution{}
+	}
+	s.execs[x.Sandbox][x.ExecID] = cloneExec(x)
+	return nil
+}
+
+// GetExec implements brig.Store.
+func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*brig.Execution, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	x, ok := s.execs[sandbox][execID]
+	if !ok {
+		return nil, errNoExec(execID)
+	}
+	return cloneExec(x), nil
+}
+
+// ListExecs implements brig.Store.
+func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var out []*brig.Execution
+	for _, x := range s.execs[sandbox] {
+		out = append(out, cloneExec(x))
+	}
+	slices.SortFunc(out, func(a, b *brig.Execution) int {
+		return newest(a.Started, b.Started, a.ExecID, b.ExecID)
+	})
+	return out, nil
+}
+
+// PutRun implements brig.Store.
+func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.runs[name{tenant, o.Sandbox}] = run{cloneOutcome(o), s.Now()}
+	s.note(events)
+	return nil
+}
+
+// GetRun implements brig.Store.
+func (s *Store) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outcome, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	r, ok := s.runs[name{tenant, sandbox}]
+	if !ok {
+		return nil, errNoRun(sandbox)
+	}
+	return cloneOutcome(r.outcome), nil
+}
+
+// PruneRuns implements brig.Store.
+func (s *Store) PruneRuns(ctx context.Context, t time.Time) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	for key, r := range s.runs {
+		if r.put.Before(t) {
+			delete(s.runs, key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package mem
+
+import (
+	"context"
+
+	"github.com/brig-run/brig"
+)
+
+// Put implements brig.Store.
+func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	old, exists := s.records[r.ID]
+	switch {
+	case r.Rev == 0 && exists:
+		return errIDTaken(r.ID)
+	case r.Rev != 0 && (!exists || old.Rev != r.Rev):
+		return errMoved(r)
+	}
+	key := name{r.Tenant, r.Spec.Name}
+	if id, taken := s.names[key]; taken && id != r.ID {
+		return errNameTaken(r.Spec.Name)
+	}
+	if exists {
+		delete(s.names, name{old.Tenant, old.Spec.Name})
+	}
+	kept := cloneRecord(r)
+	kept.Rev++
+	s.records[r.ID], s.names[key] = kept, r.ID
+	s.note(events)
+	r.Rev = kept.Rev
+	return nil
+}
+
+// Get implements brig.Store.
+func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	// An id names its sandbox for ever, so it wins over an equal name.
+	if r, ok := s.records[brig.ID(nameOrID)]; ok && r.Tenant == tenant {
+		return cloneRecord(r), nil
+	}
+	if id, ok := s.names[name{tenant, nameOrID}]; ok {
+		return cloneRecord(s.records[id]), nil
+	}
+	return nil, errNoSandbox(nameOrID)
+}
+
+// All implements brig.Store. f is called without the lock, so it may use the
+// store; it sees the records that there were when All began.
+func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	all := make([]*brig.Record, 0, len(s.records))
+	for _, r := range s.records {
+		all = append(all, cloneRecord(r))
+	}
+	s.mu.Unlock()
+	for _, r := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete implements brig.Store.
+func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if r, ok := s.records[id]; ok {
+		delete(s.names, name{r.Tenant, r.Spec.Name})
+		delete(s.records, id)
+		delete(s.execs, id)
+	}
+	s.note(events)
+	return nil
+}

@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Append implements brig.Store.
+func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
+	if len(events) == 0 {
+		return ctx.Err()
+	}
+	err := s.write(ctx, events, func(*sql.Tx) error { return nil })
+	return wrap(err, "append %d events", len(events))
+}
+
+func appendEvents(ctx context.Context, tx *sql.Tx, events []brig.Event) error {
+	for _, e := range events {
+		_, err := tx.ExecContext(ctx, `
+			insert into events (at, op, actor, tenant, sandbox, phase, kind) values ($1, $2, $3, $4, $5, $6, $7)`,
+			e.At.UTC().Format(time.RFC3339Nano), e.Op, e.Actor, e.Tenant, string(e.Sandbox), string(e.Phase), string(e.Kind))
+		if err != nil {
+			return fmt.Errorf("append event %s: %w", e.Op, err)
+		}
+	}
+	return nil
+}
+
+// Events implements brig.Store. Newest is what was written last: the clock
+// may have been set back.
+func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
+	rows, err := s.readers.QueryContext(ctx, `
+		select at, op, actor, tenant, sandbox, phase, kind from events order by seq desc limit $1`, max(n, 0))
+	if err != nil {
+		return nil, wrap(err, "read events")
+	}
+	defer rows.Close()
+	var out []brig.Event
+	for rows.Next() {
+		var e brig.Event
+		var at string
+		if err := rows.Scan(&at, &e.Op, &e.Actor, &e.Tenant, &e.Sandbox, &e.Phase, &e.Kind); err != nil {
+			return nil, wrap(err, "read events")
+		}
+		if e.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return nil, wrap(err, "read events")
+		}
+		out = append(out, e)
+	}
+	return out, wrap(rows.Err(), "read events")
+}
+
+// PutKey implements brig.Store.
+func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
+	err := s.write(ctx, nil, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			insert into keys (hash, actor, tenant, role) values ($1, $2, $3, $4)
+			on conflict (hash) do update set
+				actor = excluded.actor, tenant = excluded.tenant, role = excluded.role`,
+			k.Hash[:], k.Actor.Name, k.Actor.Tenant, int(k.Actor.Role))
+		return err
+	})
+	return wrap(err, "put key of %s", k.Actor.Name)
+}
+
+// KeyActor implements brig.Store.
+func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
+	var a brig.Actor
+	err := s.readers.QueryRowContext(ctx,
+		`select actor, tenant, role from keys where hash = $1`, hash[:]).Scan(&a.Name, &a.Tenant, &a.Role)
+	if errors.Is(err, sql.ErrNoRows) {
+		return brig.Actor{}, errUnknownKey()
+	}
+	return a, wrap(err, "find key")
+}

@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A noun is kept as a JSON document, which an operator can read and query,
+// and beside it, in one blob, all bytes that it holds: outputs and artifacts
+// may be large, and base64 would make them larger. In the document such bytes
+// are a reference "[offset,length]" into the blob.
+//
+// JSON alone would lose what sandboxed code can choose freely: strings that
+// are not UTF-8, the white space of a JSON value, nil against null. So every
+// document goes through rewrite on its way in and out.
+
+// encode returns v as a document and its blob.
+func encode(v any) (doc string, data []byte, err error) {
+	data = []byte{} // never nil, which would be NULL
+	out := rewrite(reflect.ValueOf(v), leaves{
+		text: armor,
+		bytes: func(b []byte) ([]byte, error) {
+			ref := fmt.Appendf(nil, "[%d,%d]", len(data), len(b))
+			data = append(data, b...)
+			return ref, nil
+		},
+	}, &err)
+	if err != nil {
+		return "", nil, err
+	}
+	b, err := json.Marshal(out.Interface())
+	return string(b), data, err
+}
+
+// decode sets *v to what encode was given. The bytes in v are parts of data.
+func decode[T any](doc string, data []byte) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal([]byte(doc), v); err != nil {
+		return nil, err
+	}
+	var err error
+	out := rewrite(reflect.ValueOf(v), leaves{
+		text: disarm,
+		bytes: func(ref []byte) ([]byte, error) {
+			if string(ref) == "null" { // a json.RawMessage that was nil
+				return nil, nil
+			}
+			var at [2]int
+			if err := json.Unmarshal(ref, &at); err != nil {
+				return nil, fmt.Errorf("parse reference %q: %w", ref, err)
+			}
+			from, n := at[0], at[1]
+			if from < 0 || n < 0 || from > len(data) || n > len(data)-from {
+				return nil, fmt.Errorf("reference %q is outside of %d bytes", ref, len(data))
+			}
+			if n == 0 {
+				return []byte{}, nil
+			}
+			return data[from : from+n : from+n], nil
+		},
+	}, &err)
+	if err != nil {
+		return nil, err
+	}
+	return out.Interface().(*T), nil
+}
+
+// leaves are what rewrite does to the strings and to the bytes of a value.
+type leaves struct {
+	text  func(string) (string, error)
+	bytes func([]byte) ([]byte, error)
+}
+
+// rewrite returns a copy of v, its leaves rewritten and its times in UTC. The
+// first error is put in *err.
+func rewrite(v reflect.Value, f leaves, err *error) reflect.Value {
+	fail := func(e error) {
+		if *err == nil {
+			*err = e
+		}
+	}
+	out := reflect.New(v.Type()).Elem()
+	switch k := v.Kind(); {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		out.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
+	case k == reflect.String:
+		s, e := f.text(v.String())
+		fail(e)
+		out.SetString(s)
+	case k == reflect.Struct:
+		for i := range v.NumField() {
+			out.Field(i).Set(rewrite(v.Field(i), f, err))
+		}
+	case (k == reflect.Pointer || k == reflect.Slice || k == reflect.Map) && v.IsNil():
+	case k == reflect.Pointer:
+		out.Set(reflect.New(v.Type().Elem()))
+		out.Elem().Set(rewrite(v.Elem(), f, err))
+	case k == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		b, e := f.bytes(v.Bytes())
+		fail(e)
+		out.SetBytes(b)
+	case k == reflect.Slice:
+		out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			out.Index(i).Set(rewrite(v.Index(i), f, err))
+		}
+	case k == reflect.Map:
+		out.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+		for key, val := range v.Seq2() {
+			out.SetMapIndex(rewrite(key, f, err), rewrite(val, f, err))
+		}
+	default:
+		out.Set(v)
+	}
+	return out
+}
+
+// mark begins a string that is armored. No program's text begins with it, and
+// if one does it is armored too.
+const mark = "\x00"
+
+// armor returns s so that JSON keeps it.
+func armor(s string) (string, error) {
+	if utf8.ValidString(s) && !strings.HasPrefix(s, mark) {
+		return s, nil
+	}
+	return mark + base64.StdEncoding.EncodeToString([]byte(s)), nil
+}
+
+// disarm undoes armor.
+func disarm(s string) (string, error) {
+	armored, ok := strings.CutPrefix(s, mark)
+	if !ok {
+		return s, nil
+	}
+	b, err := base64.StdEncoding.DecodeString(armored)
+	if err != nil {
+		return "", fmt.Errorf("disarm string: %w", err)
+	}
+	return string(b), nil
+}

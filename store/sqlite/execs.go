@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// PutExec implements brig.Store.
+func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
+	doc, data, err := encode(x)
+	if err != nil {
+		return wrap(err, "encode execution %s", x.ExecID)
+	}
+	err = s.write(ctx, nil, func(tx *sql.Tx) error {
+		// Of a sandbox that is gone nothing may be kept: nobody would ever
+		// remove it again.
+		var exists bool
+		err := tx.QueryRowContext(ctx, `select exists (select 1 from sandboxes where id = $1)`, string(x.Sandbox)).Scan(&exists)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return errNoSandbox(string(x.Sandbox))
+		}
+		_, err = tx.ExecContext(ctx, `
+			insert into executions (sandbox, id, started_ns, doc, data) values ($1, $2, $3, $4, $5)
+			on conflict (sandbox, id) do update set
+				started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data`,
+			string(x.Sandbox), x.ExecID, nanos(x.Started), doc, data)
+		return err
+	})
+	return wrap(err, "put execution %s", x.ExecID)
+}
+
+// GetExec implements brig.Store.
+func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*brig.Execution, error) {
+	x, err := scan[brig.Execution](s.readers.QueryRowContext(ctx,
+		`select doc, data from executions where sandbox = $1 and id = $2`, string(sandbox), execID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, errNoExec(execID)
+	}
+	return x, wrap(err, "get execution %s", execID)
+}
+
+// ListExecs implements brig.Store.
+func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
+	xs, err := query[brig.Execution](ctx, s.readers,
+		`select doc, data from executions where sandbox = $1 order by started_ns desc, id desc`, string(sandbox))
+	return xs, wrap(err, "list executions of %s", sandbox)
+}
+
+// PutRun implements brig.Store.
+func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	doc, data, err := encode(o)
+	if err != nil {
+		return wrap(err, "encode run %s", o.Sandbox)
+	}
+	err = s.write(ctx, events, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			insert into runs (tenant, name, put_ns, doc, data) values ($1, $2, $3, $4, $5)
+			on conflict (tenant, name) do update set
+				put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`,
+			tenant, o.Sandbox, nanos(s.Now()), doc, data)
+		return err
+	})
+	return wrap(err, "put run %s", o.Sandbox)
+}
+
+// GetRun implements brig.Store.
+func (s *Store) GetRun(ctx context.Context, tenant, name string) (*brig.Outcome, error) {
+	o, err := scan[brig.Outcome](s.readers.QueryRowContext(ctx,
+		`select doc, data from runs where tenant = $1 and name = $2`, tenant, name))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, errNoRun(name)
+	}
+	return o, wrap(err, "get run %s", name)
+}
+
+// PruneRuns implements brig.Store.
+func (s *Store) PruneRuns(ctx context.Context, t time.Time) error {
+	err := s.write(ctx, nil, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `delete from runs where put_ns < $1`, nanos(t))
+		return err
+	})
+	return wrap(err, "prune runs")
+}

@@ -1,0 +1,13 @@
+package sqlite
+
+import "testing"
+
+// Pragma asks the connection that s writes with.
+func Pragma(t *testing.T, s *Store, name string) string {
+	t.Helper()
+	var v string
+	if err := s.writer.QueryRowContext(t.Context(), "pragma "+name).Scan(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

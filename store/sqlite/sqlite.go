@@ -1,0 +1,83 @@
+// Package sqlite keeps records in a SQLite file. It implements brig.Store for
+// a server, and for command lines that share the server's file.
+//
+// It owns the file, its schema and its migrations. Every write is one
+// immediate transaction that is on disk (WAL, synchronous=FULL) when the
+// method returns; several processes may open the same file. It knows nothing
+// of providers, roles or quotas.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Store implements brig.Store. Call Open to get one.
+type Store struct {
+	// Now is the clock that PutRun dates outcomes with. Set it before use.
+	Now func() time.Time
+
+	// SQLite has one writer at a time. One connection for writing makes ours
+	// queue in order instead of polling for the file's lock.
+	writer  *sql.DB
+	readers *sql.DB
+}
+
+var _ brig.Store = (*Store)(nil)
+
+// Close implements brig.Store. It waits for what is being written.
+func (s *Store) Close() error {
+	// The writer last: the last connection to go folds the WAL into the file,
+	// which a read-only one cannot.
+	if err := errors.Join(s.readers.Close(), s.writer.Close()); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}
+
+// write runs f in a transaction that nobody else writes beside. It commits
+// when f succeeds, the events with it, and changes nothing otherwise.
+func (s *Store) write(ctx context.Context, events []brig.Event, f func(*sql.Tx) error) error {
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
+			// SQLite waits for another process's lock without asking ctx.
+			err = fmt.Errorf("%w: %w", end, err)
+		}
+		return err
+	}
+	defer tx.Rollback() // after Commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err := appendEvents(ctx, tx, events); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// wrap says what was being done when err came, unless err is for the caller.
+func wrap(err error, format string, args ...any) error {
+	if _, ok := errors.AsType[*brig.Error](err); ok || err == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
+
+// nanos is t as it is compared in SQL. Times that an int64 of nanoseconds
+// cannot hold (before 1678, as the zero time; after 2262) become the ends.
+func nanos(t time.Time) int64 {
+	switch {
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,264 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/store/storetest"
+)
+
+func open(t testing.TB, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func record(i int) *brig.Record {
+	return &brig.Record{
+		Sandbox: brig.Sandbox{
+			ID: brig.ID(fmt.Sprintf("id-%08d", i)), Tenant: "t", State: brig.Running, Created: time.Now(),
+			Spec: brig.Spec{
+				Name: fmt.Sprintf("n%d", i), Image: "host", Env: map[string]string{"A": "b"},
+				Labels: map[string]string{"app": "web", "env": "prod"},
+			},
+		},
+		Handle: brig.Handle{Provider: "gvisor", Version: 1, State: make([]byte, 200)},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) brig.Store {
+		return open(t, filepath.Join(t.TempDir(), "brig.db"))
+	})
+}
+
+// TestShared runs what matters between processes with two stores on one file.
+func TestShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "brig.db")
+	a, b := open(t, path), open(t, path)
+	ctx := t.Context()
+	r := record(1)
+	if err := a.Put(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	stale, err := b.Get(ctx, "t", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Put(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(ctx, stale); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("a stale Put through the other store: %v", err)
+	}
+	done := make(chan error, 2)
+	for i, s := range []*sqlite.Store{a, b} {
+		go func() {
+			for j := range 20 {
+				if err := s.Put(ctx, record(100*(i+1)+j)); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	page, _, err := b.List(ctx, "t", brig.ListOptions{Limit: 1000})
+	if err != nil || len(page) != 41 {
+		t.Errorf("%d records, %v", len(page), err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(ctx, "t", "n1"); err != nil {
+		t.Errorf("after the other store was closed: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	if _, err := a.Get(ctx, "t", "n1"); err == nil {
+		t.Error("a closed store answers")
+	}
+}
+
+// TestReopen checks a path that needs escaping, that records outlive Close,
+// and who may read the files.
+func TestReopen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "a b?c%20d#e&f")
+	path := filepath.Join(dir, "brig.db?mode=memory")
+	s, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), record(1)); err != nil {
+		t.Fatal(err)
+	}
+	modes(t, dir, 4) // the file, its lock, WAL and shared memory
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	modes(t, dir, 0)
+	if _, err := s.Get(t.Context(), "t", "n1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// modes checks that nobody else may read dir and its files, at least min.
+func modes(t *testing.T, dir string, min int) {
+	t.Helper()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory: %v, %v", info.Mode(), err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) < min {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Run("newer schema", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "brig.db")
+		open(t, path).Close()
+		sql1(t, path, `insert into goose_db_version (version_id, is_applied) values (99, 1)`)
+		_, err := sqlite.Open(t.Context(), path)
+		if brig.KindOf(err) != brig.InvalidConfig {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no database", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "brig.db")
+		if err := os.WriteFile(path, []byte(strings.Repeat("this is a letter\n", 500)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := sqlite.Open(t.Context(), path)
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("directory", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sqlite.Open(t.Context(), dir); err == nil {
+			t.Error("a directory was opened")
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("it is now %v, %v", info.Mode(), err)
+		}
+	})
+}
+
+// sql1 runs one statement behind the store's back.
+func sql1(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamage checks that a document that refers outside of its bytes is an
+// error and no panic.
+func TestDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "brig.db")
+	s := open(t, path)
+	if err := s.Put(t.Context(), record(1)); err != nil {
+		t.Fatal(err)
+	}
+	sql1(t, path, `update sandboxes set data = x'00'`)
+	if r, err := s.Get(t.Context(), "t", "n1"); err == nil || brig.KindOf(err) != brig.Internal {
+		t.Errorf("got %v, %v", r, err)
+	}
+}
+
+// TestDurable checks the settings on which durability rests.
+func TestDurable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "brig.db")
+	s := open(t, path)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		if got := sqlite.Pragma(t, s, pragma); got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+// TestLibc checks that we build SQLite with the libc that it was translated
+// for. Another version compiles, and corrupts.
+func TestLibc(t *testing.T) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "modernc.org/sqlite").Output()
+	dir := strings.TrimSpace(string(out))
+	if err != nil || dir == "" {
+		t.Skipf("the source of modernc.org/sqlite is not at hand: %v", err)
+	}
+	theirs, ours := libc(t, filepath.Join(dir, "go.mod")), libc(t, filepath.Join("..", "..", "go.mod"))
+	if theirs != ours {
+		t.Errorf("go.mod has modernc.org/libc %s, modernc.org/sqlite wants %s", ours, theirs)
+	}
+}
+
+func libc(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^\s*(?:require\s+)?modernc\.org/libc (v\S+)`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("%s does not require modernc.org/libc", file)
+	}
+	return string(m[1])
+}
+
+func BenchmarkPut(b *testing.B) {
+	ctx := b.Context()
+	event := brig.Event{At: time.Now(), Op: "sandbox.create", Actor: "ann", Tenant: "t", Phase: brig.Intent}
+	b.Run("insert", func(b *testing.B) {
+		s := open(b, filepath.Join(b.TempDir(), "brig.db"))
+		for i := 0; b.Loop(); i++ {
+			if err := s.Put(ctx, record(i), event); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("update", func(b *testing.B) {
+		s := open(b, filepath.Join(b.TempDir(), "brig.db"))
+		r := record(1)
+		for b.Loop() {
+			if err := s.Put(ctx, r, event); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

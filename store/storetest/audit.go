@@ -1,0 +1,125 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func testKeys(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	hash := func(i byte) [32]byte { return [32]byte{0, i, 31: 0xff} }
+	_, err := s.KeyActor(ctx, hash(1))
+	e := kind(t, err, brig.Unauthenticated)
+	ann := brig.Actor{Name: "ann", Tenant: "t", Role: brig.Admin}
+	bob := brig.Actor{Name: "bob", Tenant: "u", Role: brig.Viewer}
+	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(1), Actor: ann}))
+	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(2), Actor: ann})) // several keys of one actor
+	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(3), Actor: bob}))
+	for i, want := range []brig.Actor{ann, ann, bob} {
+		got, err := s.KeyActor(ctx, hash(byte(i+1)))
+		ok(t, err)
+		same(t, fmt.Sprint("key ", i+1), got, want)
+	}
+	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(1), Actor: bob})) // replaces
+	got, err := s.KeyActor(ctx, hash(1))
+	ok(t, err)
+	same(t, "a replaced key", got, bob)
+	a, err := s.KeyActor(ctx, hash(4))
+	same(t, "an unknown key's error", kind(t, err, brig.Unauthenticated), e)
+	same(t, "an unknown key's actor", a, brig.Actor{})
+	_, err = s.KeyActor(ctx, [32]byte{})
+	kind(t, err, brig.Unauthenticated)
+}
+
+func testEvents(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	none, err := s.Events(ctx, 10)
+	ok(t, err)
+	if len(none) != 0 {
+		t.Errorf("a new store has %d events", len(none))
+	}
+	ok(t, s.Append(ctx))
+	a, b, c := event("a"), event("b"), event("c")
+	a.Kind, a.Phase = brig.RateLimited, brig.Refused
+	b.At = birth.Add(-time.Hour) // the clock was set back: b is newer all the same
+	c.Sandbox, c.Phase = "", brig.Finish
+	ok(t, s.Append(ctx, a, b))
+	ok(t, s.Append(ctx, c))
+	for n, want := range map[int][]brig.Event{
+		-1: nil, 0: nil, 1: {c}, 2: {c, b}, 3: {c, b, a}, 1 << 30: {c, b, a},
+	} {
+		got, err := s.Events(ctx, n)
+		ok(t, err)
+		if len(got) != 0 || len(want) != 0 {
+			same(t, fmt.Sprintf("the newest %d", n), got, want)
+		}
+	}
+	got, err := s.Events(ctx, 1)
+	ok(t, err)
+	got[0].Op = "scribbled"
+	same(t, "after its copy was changed", ops(t, s, 1), []string{"c"})
+}
+
+// testEventsInTransaction checks that a write and its events stand or fall
+// together.
+func testEventsInTransaction(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	r := record("t", "a")
+	ok(t, s.Put(ctx, r, event("insert-1"), event("insert-2")))
+	stale := *r
+	ok(t, s.Put(ctx, r, event("update")))
+	kind(t, s.Put(ctx, record("t", "a"), event("id taken")), brig.AlreadyExists)
+	other := record("t", "a")
+	other.ID = "id-other"
+	kind(t, s.Put(ctx, other, event("name taken")), brig.AlreadyExists)
+	kind(t, s.Put(ctx, &stale, event("stale")), brig.FailedPrecondition)
+	end := canceled(t)
+	for _, err := range []error{
+		s.Put(end, r, event("canceled")),
+		s.Delete(end, r.ID, event("canceled")),
+		s.PutRun(end, "t", &brig.Outcome{Sandbox: "r"}, event("canceled")),
+		s.Append(end, event("canceled")),
+	} {
+		if k := brig.KindOf(err); k != brig.Canceled {
+			t.Errorf("a write under an ended context: %v, of kind %q", err, k)
+		}
+	}
+	same(t, "events", ops(t, s, 99), []string{"update", "insert-2", "insert-1"})
+}
+
+// testCanceled checks that nothing is done for a caller who went away.
+func testCanceled(t *testing.T, s brig.Store) {
+	ctx, end := t.Context(), canceled(t)
+	r := put(t, s, "t", "a")
+	want := *r
+	r.State = brig.Ended
+	x := execution(r.ID, "x", 1)
+	for name, f := range map[string]func() error{
+		"Put":       func() error { return s.Put(end, r) },
+		"Get":       func() error { _, err := s.Get(end, "t", "a"); return err },
+		"List":      func() error { _, _, err := s.List(end, "t", brig.ListOptions{}); return err },
+		"All":       func() error { return s.All(end, func(*brig.Record) error { return nil }) },
+		"Delete":    func() error { return s.Delete(end, r.ID) },
+		"PutExec":   func() error { return s.PutExec(end, x) },
+		"GetExec":   func() error { _, err := s.GetExec(end, r.ID, "x"); return err },
+		"ListExecs": func() error { _, err := s.ListExecs(end, r.ID); return err },
+		"PutRun":    func() error { return s.PutRun(end, "t", &brig.Outcome{Sandbox: "r"}) },
+		"GetRun":    func() error { _, err := s.GetRun(end, "t", "r"); return err },
+		"PruneRuns": func() error { return s.PruneRuns(end, birth) },
+		"PutKey":    func() error { return s.PutKey(end, brig.Key{}) },
+		"KeyActor":  func() error { _, err := s.KeyActor(end, [32]byte{}); return err },
+		"Append":    func() error { return s.Append(end, event("e")) },
+		"Events":    func() error { _, err := s.Events(end, 1); return err },
+	} {
+		if err := f(); brig.KindOf(err) != brig.Canceled {
+			t.Errorf("%s under an ended context: %v, of kind %q", name, err, brig.KindOf(err))
+		}
+	}
+	got, err := s.Get(ctx, "t", "a")
+	ok(t, err)
+	same(t, "the record", got, &want)
+	same(t, "the refused record's Rev", r.Rev, want.Rev)
+}

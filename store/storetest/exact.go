@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// testRoundTrip checks that what is read is exactly what was written, with
+// every field set, with none, and with empty values that are not nil; and that
+// neither what was passed in nor what came out is the store's own memory.
+func testRoundTrip(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	sandbox := put(t, s, "t", "of-executions").ID
+	makes := map[string]struct {
+		record  func() *brig.Record
+		exec    func() *brig.Execution
+		outcome func() *brig.Outcome
+	}{
+		"full": {
+			func() *brig.Record { return filled[brig.Record](t, false) },
+			func() *brig.Execution { return filled[brig.Execution](t, false) },
+			func() *brig.Outcome { return filled[brig.Outcome](t, false) },
+		},
+		"empty": {
+			func() *brig.Record { return filled[brig.Record](t, true) },
+			func() *brig.Execution { return filled[brig.Execution](t, true) },
+			func() *brig.Outcome { return filled[brig.Outcome](t, true) },
+		},
+		"zero": {
+			func() *brig.Record { return new(brig.Record) },
+			func() *brig.Execution { return new(brig.Execution) },
+			func() *brig.Outcome { return new(brig.Outcome) },
+		},
+	}
+	for name, m := range makes {
+		t.Run(name, func(t *testing.T) {
+			var rev int64
+			exact(t, func() *brig.Record {
+				r := m.record()
+				r.ID, r.Tenant, r.Spec.Name, r.Rev = brig.ID("id-"+name), "t", name, rev
+				return r
+			}, func(r *brig.Record) error {
+				err := s.Put(ctx, r)
+				rev = r.Rev
+				return err
+			}, func() (*brig.Record, error) { return s.Get(ctx, "t", name) })
+			exact(t, func() *brig.Execution {
+				x := m.exec()
+				x.Sandbox, x.ExecID = sandbox, name
+				return x
+			}, func(x *brig.Execution) error { return s.PutExec(ctx, x) },
+				func() (*brig.Execution, error) { return s.GetExec(ctx, sandbox, name) })
+			exact(t, func() *brig.Outcome {
+				o := m.outcome()
+				o.Sandbox = name
+				return o
+			}, func(o *brig.Outcome) error { return s.PutRun(ctx, "t", o) },
+				func() (*brig.Outcome, error) { return s.GetRun(ctx, "t", name) })
+		})
+	}
+	lists(t, s, sandbox)
+
+	// The parts of one answer do not share memory either: to append to one
+	// must not write into the next.
+	x, err := s.GetExec(ctx, sandbox, "full")
+	ok(t, err)
+	tail := bytes.Clone(x.Stdout.Tail)
+	_ = append(x.Stdout.Head, "#####"...)
+	same(t, "Tail, after Head was appended to", x.Stdout.Tail, tail)
+}
+
+// exact writes what mk makes, spoils it, reads it, spoils what it read, and
+// reads it again.
+func exact[T any](t *testing.T, mk func() *T, put func(*T) error, get func() (*T, error)) {
+	t.Helper()
+	in := mk()
+	ok(t, put(in))
+	want := mk() // after put: a record's Rev is what Put set
+	same(t, "what was passed in", in, want)
+	scribble(reflect.ValueOf(in))
+	for _, when := range []string{"", " again, after a copy was changed"} {
+		got, err := get()
+		ok(t, err)
+		same(t, fmt.Sprintf("%T%s", got, when), got, want)
+		scribble(reflect.ValueOf(got))
+	}
+}
+
+// lists checks that the methods that return many share nothing either.
+func lists(t *testing.T, s brig.Store, sandbox brig.ID) {
+	t.Helper()
+	ctx := t.Context()
+	read := func() ([]*brig.Record, []*brig.Record, []*brig.Execution) {
+		page, _, err := s.List(ctx, "t", brig.ListOptions{})
+		ok(t, err)
+		all := map[brig.ID]*brig.Record{}
+		ok(t, s.All(ctx, func(r *brig.Record) error { all[r.ID] = r; return nil }))
+		var ordered []*brig.Record
+		for _, r := range page {
+			ordered = append(ordered, all[r.ID])
+		}
+		xs, err := s.ListExecs(ctx, sandbox)
+		ok(t, err)
+		return page, ordered, xs
+	}
+	page, all, xs := read()
+	same(t, "All against List", all, page)
+	for _, r := range page {
+		got, err := s.Get(ctx, "t", string(r.ID))
+		ok(t, err)
+		same(t, "Get against List", got, r)
+	}
+	for _, x := range xs {
+		got, err := s.GetExec(ctx, sandbox, x.ExecID)
+		ok(t, err)
+		same(t, "GetExec against ListExecs", got, x)
+	}
+	p, a, x := read()
+	for _, v := range []any{p, a, x} {
+		scribble(reflect.ValueOf(v))
+	}
+	p, a, x = read()
+	same(t, "List after a copy was changed", p, page)
+	same(t, "All after a copy was changed", a, all)
+	same(t, "ListExecs after a copy was changed", x, xs)
+}
+
+// testBytes checks text that is not UTF-8, which Unix lets arguments, paths
+// and variables be, and values that only look like JSON.
+func testBytes(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	odd := []string{string(everyByte()), "\xff", "\x00", "\x00AAAA", "", "null", "[0,1]", "\ufffd", "\xed\xa0\x80"}
+	r := record("t", "a")
+	r.Spec.Env, r.Spec.Labels, r.Notes = map[string]string{}, map[string]string{}, odd
+	for _, text := range odd {
+		r.Spec.Env[text], r.Spec.Labels[text] = text, text
+	}
+	ok(t, s.Put(ctx, r))
+	got, err := s.Get(ctx, "t", "a")
+	ok(t, err)
+	same(t, "record", got, r)
+	for _, text := range odd {
+		page, _, err := s.List(ctx, "t", brig.ListOptions{Labels: map[string]string{text: text}})
+		ok(t, err)
+		if len(page) != 1 {
+			t.Errorf("by the label %q: %d records", text, len(page))
+		}
+
+		o := &brig.Outcome{Sandbox: "run", Value: json.RawMessage(text), Artifacts: []brig.File{{Path: text, Data: []byte(text)}}}
+		o.Stdout = brig.Output{Head: []byte(text), Total: 1 << 62}
+		ok(t, s.PutRun(ctx, "t", o))
+		back, err := s.GetRun(ctx, "t", "run")
+		ok(t, err)
+		same(t, fmt.Sprintf("outcome of %q", text), back, o)
+
+		e := event(text)
+		e.Actor, e.Sandbox = text, brig.ID(text)
+		ok(t, s.Append(ctx, e))
+		events, err := s.Events(ctx, 1)
+		ok(t, err)
+		same(t, "event", events, []brig.Event{e})
+	}
+	for _, value := range []json.RawMessage{nil, json.RawMessage("null"), json.RawMessage(" {\"a\": [1e400, 1.0]}\n")} {
+		o := &brig.Outcome{Sandbox: "run", Value: value}
+		ok(t, s.PutRun(ctx, "t", o))
+		back, err := s.GetRun(ctx, "t", "run")
+		ok(t, err)
+		same(t, fmt.Sprintf("value %q", value), back, o)
+	}
+}
+
+// testTimes checks that instants are kept to the nanosecond, in UTC.
+func testTimes(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	zone := time.FixedZone("odd", 5*3600+45*60)
+	for i, at := range []time.Time{birth.Add(1), birth.In(zone), time.Now(), {}, time.Date(2400, 1, 1, 0, 0, 0, 1, zone)} {
+		want := at.UTC().Round(0) // without the monotonic clock
+		r := record("t", fmt.Sprint("n", i))
+		r.Created, r.Expires, r.Ended, r.Exit = at, at, at, &brig.Exit{At: at}
+		ok(t, s.Put(ctx, r, brig.Event{At: at}))
+		got, err := s.Get(ctx, "t", r.Spec.Name)
+		ok(t, err)
+		x := execution(r.ID, "x", 0)
+		x.Started = at
+		ok(t, s.PutExec(ctx, x))
+		gotX, err := s.GetExec(ctx, r.ID, "x")
+		ok(t, err)
+		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "run", Result: x.Result}))
+		gotRun, err := s.GetRun(ctx, "t", "run")
+		ok(t, err)
+		events, err := s.Events(ctx, 1)
+		ok(t, err)
+		same(t, "times", []time.Time{got.Created, got.Expires, got.Ended, got.Exit.At, gotX.Started, gotRun.Started, events[0].At},
+			[]time.Time{want, want, want, want, want, want, want})
+	}
+	if got := everything(t, s, "t", brig.ListOptions{Limit: 1}); len(got) != 5 {
+		t.Errorf("in pages of one there are %d records", len(got))
+	}
+}

@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func execution(sandbox brig.ID, id string, started time.Duration) *brig.Execution {
+	return &brig.Execution{
+		Sandbox: sandbox,
+		Command: brig.Command{Argv: []string{"true"}},
+		Result:  brig.Result{ExecID: id, Started: birth.Add(started)},
+	}
+}
+
+func testExecs(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
+	_, err := s.GetExec(ctx, a.ID, "x1")
+	kind(t, err, brig.NotFound)
+	none, err := s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	if len(none) != 0 {
+		t.Errorf("a new sandbox has %d executions", len(none))
+	}
+
+	// Put in another order than started, the same id in two sandboxes.
+	x2, x1, x3 := execution(a.ID, "x2", 2), execution(a.ID, "x1", 1), execution(a.ID, "x3", time.Second)
+	theirs := execution(b.ID, "x1", 9)
+	for _, x := range []*brig.Execution{x2, x1, x3, theirs} {
+		ok(t, s.PutExec(ctx, x))
+	}
+	x1.Done, x1.ExitCode, x1.Stdout.Head = true, 7, []byte("out")
+	ok(t, s.PutExec(ctx, x1)) // replaces
+	got, err := s.GetExec(ctx, a.ID, "x1")
+	ok(t, err)
+	same(t, "a replaced execution", got, x1)
+	got, err = s.GetExec(ctx, b.ID, "x1")
+	ok(t, err)
+	same(t, "another sandbox's execution", got, theirs)
+
+	list, err := s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	same(t, "ListExecs", list, []*brig.Execution{x3, x2, x1})
+	x1.Started = birth.Add(time.Hour)
+	ok(t, s.PutExec(ctx, x1))
+	list, err = s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	same(t, "after one moved", list, []*brig.Execution{x1, x3, x2})
+
+	// A sandbox's record may change without its executions.
+	ok(t, s.Put(ctx, a))
+	list, err = s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	same(t, "after the sandbox changed", len(list), 3)
+}
+
+// testExecOfNone checks that an execution that ends after its sandbox was
+// deleted is not kept where nothing would ever remove it.
+func testExecOfNone(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	a := put(t, s, "t", "a")
+	ok(t, s.Delete(ctx, a.ID))
+	kind(t, s.PutExec(ctx, execution(a.ID, "late", 1)), brig.NotFound)
+	_, err := s.GetExec(ctx, a.ID, "late")
+	kind(t, err, brig.NotFound)
+}
+
+func testRuns(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	_, err := s.GetRun(ctx, "t", "py-1")
+	kind(t, err, brig.NotFound)
+	first := &brig.Outcome{Sandbox: "py-1", Value: []byte(`1`), Artifacts: []brig.File{{Path: "a", Data: []byte("a")}}}
+	theirs := &brig.Outcome{Sandbox: "py-1", Value: []byte(`2`)}
+	ok(t, s.PutRun(ctx, "t", first, event("one"), event("two")))
+	ok(t, s.PutRun(ctx, "u", theirs))
+	for tenant, want := range map[string]*brig.Outcome{"t": first, "u": theirs} {
+		got, err := s.GetRun(ctx, tenant, "py-1")
+		ok(t, err)
+		same(t, "run of "+tenant, got, want)
+	}
+	_, err = s.GetRun(ctx, "v", "py-1")
+	kind(t, err, brig.NotFound)
+
+	second := &brig.Outcome{Sandbox: "py-1", Error: &brig.ProgramError{Name: "ValueError"}}
+	ok(t, s.PutRun(ctx, "t", second, event("three")))
+	got, err := s.GetRun(ctx, "t", "py-1")
+	ok(t, err)
+	same(t, "a replaced run", got, second)
+	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
+
+	// A run is no sandbox.
+	_, err = s.Get(ctx, "t", "py-1")
+	kind(t, err, brig.NotFound)
+}
+
+func testPruneRuns(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	putRun := func(name string) {
+		t.Helper()
+		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: name, Result: brig.Result{Started: birth}}))
+	}
+	putRun("old")
+	putRun("renewed")
+	// The clock must have moved on between what is put before and after.
+	cut := time.Now().Add(1)
+	for !time.Now().After(cut) {
+		continue
+	}
+	cut = time.Now()
+	putRun("new")
+	putRun("renewed")
+	ok(t, s.PruneRuns(ctx, cut))
+	_, err := s.GetRun(ctx, "t", "old")
+	kind(t, err, brig.NotFound)
+	for _, name := range []string{"new", "renewed"} {
+		if _, err := s.GetRun(ctx, "t", name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ok(t, s.PruneRuns(ctx, time.Time{}))
+	if _, err := s.GetRun(ctx, "t", "new"); err != nil {
+		t.Errorf("after pruning up to the zero time: %v", err)
+	}
+}

@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// putAt inserts a record that was created so long after birth.
+func putAt(t *testing.T, s brig.Store, name string, after time.Duration) *brig.Record {
+	t.Helper()
+	r := record("t", name)
+	r.Created = birth.Add(after)
+	ok(t, s.Put(t.Context(), r))
+	return r
+}
+
+func testOrder(t *testing.T, s brig.Store) {
+	// Put in another order than created, two at the same instant.
+	for i, after := range []time.Duration{5, 1, 9, 5, 0, 1_000_000_000} {
+		putAt(t, s, fmt.Sprint("n", i), after)
+	}
+	want := []string{"n5", "n2", "n3", "n0", "n1", "n4"}
+	for limit := 1; limit <= len(want)+1; limit++ {
+		got := everything(t, s, "t", brig.ListOptions{Limit: limit})
+		same(t, fmt.Sprintf("in pages of %d", limit), names(got), want)
+	}
+}
+
+func testPaging(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	var want []string
+	for i := range 6 {
+		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+		want = slices.Insert(want, 0, fmt.Sprint("n", i))
+	}
+	var got []string
+	o := brig.ListOptions{Limit: 2}
+	for i := 0; ; i++ {
+		page, next, err := s.List(ctx, "t", o)
+		ok(t, err)
+		got = append(got, names(page)...)
+		// What is created in between is newer and moves no page, also when
+		// the record at the cursor is deleted.
+		putAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
+		ok(t, s.Delete(ctx, page[len(page)-1].ID))
+		if next == "" {
+			break
+		}
+		o.Cursor = next
+	}
+	same(t, "over all pages", got, want)
+
+	// A full last page has no next one.
+	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 6})
+	ok(t, err)
+	if next != "" {
+		t.Error("the last page, which is full, has a next one")
+	}
+}
+
+func testLimits(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	for i := range 101 {
+		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+	}
+	for limit, want := range map[int]int{0: 100, 1: 1, 100: 100, 101: 101, 1000: 101} {
+		page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: limit})
+		ok(t, err)
+		if len(page) != want || (next == "") != (want == 101) {
+			t.Errorf("limit %d: %d records, next %q; want %d", limit, len(page), next, want)
+		}
+	}
+	for _, limit := range []int{-1, 1001} {
+		_, _, err := s.List(ctx, "t", brig.ListOptions{Limit: limit})
+		if e := kind(t, err, brig.InvalidArgument); e.Field != "limit" {
+			t.Errorf("limit %d: the field is %q", limit, e.Field)
+		}
+	}
+}
+
+func testFilters(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	type labels = map[string]string
+	const odd = "it's \"100%\" _odd_; --"
+	for i, r := range []struct {
+		labels labels
+		state  brig.State
+	}{
+		{nil, brig.Running},
+		{labels{"app": "web"}, brig.Running},
+		{labels{"app": "web", "env": "prod"}, brig.Running},
+		{labels{"app": "web", "env": "prod", odd: odd}, brig.Ended},
+		{labels{"app": "db", "env": "prod", "none": ""}, brig.Creating},
+	} {
+		rec := record("t", fmt.Sprint("n", i))
+		rec.Spec.Labels, rec.State, rec.Created = r.labels, r.state, birth.Add(-time.Duration(i))
+		ok(t, s.Put(ctx, rec))
+	}
+	other := record("u", "other")
+	other.Spec.Labels = labels{"app": "web"}
+	ok(t, s.Put(ctx, other))
+
+	for _, c := range []struct {
+		labels labels
+		states []brig.State
+		want   []string
+	}{
+		{nil, nil, []string{"n0", "n1", "n2", "n3", "n4"}},
+		{labels{}, []brig.State{}, []string{"n0", "n1", "n2", "n3", "n4"}},
+		{labels{"app": "web"}, nil, []string{"n1", "n2", "n3"}},
+		{labels{"app": "web", "env": "prod"}, nil, []string{"n2", "n3"}},
+		{labels{"app": "prod"}, nil, nil},
+		{labels{"env": "web"}, nil, nil},
+		{labels{"app": ""}, nil, nil},
+		{labels{"none": ""}, nil, []string{"n4"}},
+		{labels{"absent": ""}, nil, nil},
+		{labels{"APP": "web"}, nil, nil},
+		{labels{"app": "w%"}, nil, nil},
+		{labels{odd: odd}, nil, []string{"n3"}},
+		{nil, []brig.State{brig.Running}, []string{"n0", "n1", "n2"}},
+		{nil, []brig.State{brig.Ended, brig.Creating, brig.Ended}, []string{"n3", "n4"}},
+		{labels{"env": "prod"}, []brig.State{brig.Running, brig.Creating}, []string{"n2", "n4"}},
+		{nil, []brig.State{"no such"}, nil},
+	} {
+		what := fmt.Sprint(c.labels, c.states)
+		for _, limit := range []int{0, 1} {
+			o := brig.ListOptions{Labels: c.labels, States: c.states, Limit: limit}
+			same(t, what, names(everything(t, s, "t", o)), c.want)
+		}
+	}
+
+	// Filters follow a record's changes.
+	r, err := s.Get(ctx, "t", "n1")
+	ok(t, err)
+	r.Spec.Labels, r.State = labels{"app": "db"}, brig.Stopping
+	ok(t, s.Put(ctx, r))
+	same(t, "old label", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "web"}})), []string{"n2", "n3"})
+	same(t, "new label", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n1", "n4"})
+	same(t, "new state", names(everything(t, s, "t", brig.ListOptions{States: []brig.State{brig.Stopping}})), []string{"n1"})
+	ok(t, s.Delete(ctx, r.ID))
+	same(t, "deleted", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n4"})
+}
+
+func testCursors(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	for i := range 3 {
+		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+	}
+	put(t, s, "u", "theirs")
+	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1})
+	ok(t, err)
+	flipped := []byte(next)
+	flipped[len(flipped)/2] ^= 1
+	for _, c := range []string{
+		"x", "0", " ", "n1", "!!!", next[1:], next[:len(next)-1], next + "A", next + "=", " " + next,
+		string(flipped), base64.RawURLEncoding.EncodeToString([]byte("not a cursor of this store")), "\x00\xff",
+	} {
+		_, _, err := s.List(ctx, "t", brig.ListOptions{Cursor: c})
+		if e := kind(t, err, brig.InvalidArgument); e.Field != "cursor" {
+			t.Errorf("cursor %q: the field is %q", c, e.Field)
+		}
+	}
+	// Whatever another tenant's cursor does, it shows nothing of theirs.
+	page, _, err := s.List(ctx, "u", brig.ListOptions{Cursor: next})
+	if err == nil && slices.ContainsFunc(page, func(r *brig.Record) bool { return r.Tenant != "u" }) {
+		t.Errorf("tenant u sees %v", names(page))
+	}
+}

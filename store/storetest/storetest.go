@@ -1,0 +1,181 @@
+// Package storetest is the one conformance suite of brig.Store: it checks
+// every sentence of the contract, and what the contract leaves to the stores
+// but must not differ between them.
+//
+// It knows stores by their interface only. A store's own test calls Run and
+// adds what is particular to it, such as files and crashes.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Run checks a store. open returns a new, empty one, which open's t closes or
+// which needs no closing; it is called several times.
+func Run(t *testing.T, open func(t *testing.T) brig.Store) {
+	for _, test := range []struct {
+		name string
+		f    func(*testing.T, brig.Store)
+	}{
+		{"Insert", testInsert},
+		{"Update", testUpdate},
+		{"Tenants", testTenants},
+		{"All", testAll},
+		{"Delete", testDelete},
+		{"Order", testOrder},
+		{"Paging", testPaging},
+		{"Limits", testLimits},
+		{"Filters", testFilters},
+		{"Cursors", testCursors},
+		{"Execs", testExecs},
+		{"ExecOfNone", testExecOfNone},
+		{"Runs", testRuns},
+		{"PruneRuns", testPruneRuns},
+		{"Keys", testKeys},
+		{"Events", testEvents},
+		{"EventsInTransaction", testEventsInTransaction},
+		{"RoundTrip", testRoundTrip},
+		{"Bytes", testBytes},
+		{"Times", testTimes},
+		{"Canceled", testCanceled},
+		{"OneWinner", testOneWinner},
+		{"NoLostUpdate", testNoLostUpdate},
+		{"OneName", testOneName},
+		{"Mixed", testMixed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := open(t)
+			t.Cleanup(func() { ok(t, s.Close()) })
+			test.f(t, s)
+		})
+	}
+}
+
+// birth is when the sandboxes of the suite are created, unless said otherwise.
+var birth = time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)
+
+// record returns a small record that may be inserted.
+func record(tenant, name string) *brig.Record {
+	return &brig.Record{Sandbox: brig.Sandbox{
+		ID: brig.ID("id-" + tenant + "-" + name), Tenant: tenant,
+		Spec: brig.Spec{Name: name}, State: brig.Running, Created: birth,
+	}}
+}
+
+// put inserts a record of that tenant and name.
+func put(t *testing.T, s brig.Store, tenant, name string) *brig.Record {
+	t.Helper()
+	r := record(tenant, name)
+	ok(t, s.Put(t.Context(), r))
+	return r
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kind checks that err is an error that a caller may see, of kind k.
+func kind(t *testing.T, err error, k brig.Kind) *brig.Error {
+	t.Helper()
+	e, is := errors.AsType[*brig.Error](err)
+	if !is || e.Kind != k {
+		t.Fatalf("got error %v (%T), want a *brig.Error of kind %s", err, err, k)
+	}
+	if e.Message == "" || e.Hint == "" {
+		t.Errorf("error %+v lacks a message or a hint", e)
+	}
+	return e
+}
+
+// same checks that got is exactly want.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: %s", what, differ("", reflect.ValueOf(got), reflect.ValueOf(want)))
+	}
+}
+
+// differ says where two values that are not equal begin to differ: whole
+// records are too long to be compared by eye.
+func differ(path string, got, want reflect.Value) string {
+	if got.IsValid() && want.IsValid() && got.Type() == want.Type() {
+		parts := func(n int, part func(v reflect.Value, i int) reflect.Value, name func(i int) string) string {
+			for i := range n {
+				if g, w := part(got, i), part(want, i); !reflect.DeepEqual(g.Interface(), w.Interface()) {
+					return differ(path+name(i), g, w)
+				}
+			}
+			return ""
+		}
+		switch k := got.Kind(); {
+		case k == reflect.Pointer && !got.IsNil() && !want.IsNil():
+			return differ(path, got.Elem(), want.Elem())
+		case k == reflect.Struct && got.Type() != reflect.TypeFor[time.Time]():
+			return parts(got.NumField(), reflect.Value.Field, func(i int) string { return "." + got.Type().Field(i).Name })
+		case k == reflect.Slice && got.Len() == want.Len() && got.Len() > 0 && got.Type().Elem().Kind() != reflect.Uint8:
+			return parts(got.Len(), reflect.Value.Index, func(i int) string { return fmt.Sprintf("[%d]", i) })
+		}
+	}
+	return fmt.Sprintf("at %q:\n got %#v\nwant %#v", path, got, want)
+}
+
+// names lists the names of records, for messages and comparisons.
+func names(rs []*brig.Record) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, r.Spec.Name)
+	}
+	return out
+}
+
+// everything reads all pages of a list.
+func everything(t *testing.T, s brig.Store, tenant string, o brig.ListOptions) []*brig.Record {
+	t.Helper()
+	var all []*brig.Record
+	for {
+		page, next, err := s.List(t.Context(), tenant, o)
+		ok(t, err)
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		if len(page) == 0 || next == o.Cursor {
+			t.Fatalf("after the cursor %q: %d records and the next cursor %q", o.Cursor, len(page), next)
+		}
+		o.Cursor = next
+	}
+}
+
+// event returns an event that op tells from others.
+func event(op string) brig.Event {
+	return brig.Event{At: birth, Op: op, Actor: "ann", Tenant: "t", Sandbox: "id", Phase: brig.Intent}
+}
+
+// ops lists the operations of the newest n events, newest first.
+func ops(t *testing.T, s brig.Store, n int) []string {
+	t.Helper()
+	events, err := s.Events(t.Context(), n)
+	ok(t, err)
+	var out []string
+	for _, e := range events {
+		out = append(out, e.Op)
+	}
+	return out
+}
+
+// canceled returns a context that has ended.
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
