@@ -14,10 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/config"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
 )
+
+// self is this very binary, whatever becomes of its file.
+const self = "/proc/self/exe"
 
 // Name is the provider's name.
 const Name = "gvisor"
@@ -64,7 +68,12 @@ func Open(o Options) (*Provider, error) {
 	}
 	o.DataDir = dir
 	if o.Engine == "" {
-		o.Engine = "/proc/self/exe"
+		o.Engine = self
+	}
+	if o.Engine == self && config.CgoEnabled {
+		// It would need the dynamic loader inside its own empty root.
+		return nil, brig.Errorf(brig.NotInitialized, "this brig was built with cgo and cannot start itself in a sandbox").
+			WithHint("build it with `make build`, or with CGO_ENABLED=0 go build")
 	}
 	p := &Provider{Options: o, rootless: os.Geteuid() != 0}
 	p.cgroups = !p.rootless && CheckCgroup(dir) == nil

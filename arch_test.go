@@ -1,0 +1,166 @@
+package brig_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is this module's path.
+const module = "github.com/brig-run/brig"
+
+// tiers says how high each tree stands. An import may only point strictly
+// downwards, so that nothing in a tier knows its neighbours. The longest
+// prefix that fits a folder counts.
+var tiers = []struct {
+	prefix string
+	tier   int
+	why    string
+}{
+	{"internal/", 0, "tools: know nothing of the domain"},
+	{"guest/wire", 0, "frames: both sides of the guest's wall share them"},
+	{"", 1, "the nouns"},
+	{"guest/agent", 1, "inside the sandbox: frames and the standard library"},
+	{"guest", 2, "toolkit of providers"},
+	{"image", 2, "toolkit of providers"},
+	{"door", 2, "toolkit of doors"},
+	{"door/wire", 2, "JSON forms that a door and its client share"},
+	{"provider/providertest", 2, "conformance suite"},
+	{"store/storetest", 2, "conformance suite"},
+	{"servicetest", 2, "conformance suite"},
+	{"engine", 3, "the one that decides"},
+	{"provider/", 3, "rooms: each one way to get a machine"},
+	{"store/", 3, "rooms: each one way to keep records"},
+	{"api/", 3, "doors: hold a brig.Service, never an engine"},
+	{"client", 3, "the front from afar"},
+	{"cmd/", 4, "wiring"},
+	{"e2e", 4, "wiring, for tests"},
+	{"bench", 4, "wiring, for measurements"},
+}
+
+// foundation names what may be seen from its own tier: the JSON forms stand
+// below the tools of a door, though both are for doors.
+var foundation = map[string]string{"door/wire": "door"}
+
+func tierOf(dir string) int {
+	best, tier := -1, -1
+	for _, r := range tiers {
+		fits := r.prefix == dir || r.prefix != "" && strings.HasPrefix(dir+"/", strings.TrimSuffix(r.prefix, "/")+"/")
+		if fits && len(r.prefix) > best {
+			best, tier = len(r.prefix), r.tier
+		}
+	}
+	return tier
+}
+
+// sources calls f for every Go file of the module, with its folder ("" is the
+// root). It reads the tree itself, so that the test cache knows what a test
+// that uses it depends on.
+func sources(t *testing.T, f func(name, dir string, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "tools" || base == "bin") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(filepath.ToSlash(name))
+		if dir == "." {
+			dir = ""
+		}
+		f(filepath.ToSlash(name), dir, src)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// violations checks one file's imports.
+func violations(t *testing.T, name, dir string, src []byte) (out []string) {
+	f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tierOf(dir) < 0 {
+		out = append(out, name+": its folder stands in no tier")
+	}
+	for _, spec := range f.Imports {
+		imp, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, ours := strings.CutPrefix(imp, module)
+		to = strings.TrimPrefix(to, "/")
+		foreign := strings.Contains(strings.Split(imp, "/")[0], ".")
+		switch {
+		case ours && dir != "" && foundation[to] == dir:
+		case ours && tierOf(to) >= tierOf(dir):
+			out = append(out, name+": imports "+imp+", which does not stand below it")
+		case dir == "" && (ours || foreign):
+			out = append(out, name+": the root may import only the standard library, not "+imp)
+		case (strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/wire")) && foreign && !(ours && to == "guest/wire"):
+			out = append(out, name+": inside the guest is only the standard library, not "+imp)
+		case strings.HasPrefix(dir, "internal/") && ours && !strings.HasPrefix(to, "internal/"):
+			out = append(out, name+": a tool imports "+imp)
+		}
+	}
+	return out
+}
+
+func TestImportsPointDown(t *testing.T) {
+	files := 0
+	sources(t, func(name, dir string, src []byte) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		files++
+		for _, v := range violations(t, name, dir, src) {
+			t.Error(v)
+		}
+	})
+	if files < 50 {
+		t.Errorf("saw only %d files: does the walk still work?", files)
+	}
+}
+
+// The test above must be able to fail.
+func TestPlantedViolationsAreSeen(t *testing.T) {
+	for _, p := range []struct{ dir, imp string }{
+		{"api/rest", module + "/engine"},
+		{"provider/fake", module + "/store/mem"},
+		{"engine", module + "/provider/gvisor"},
+		{"client", module + "/api/rest"},
+		{"guest/agent", module},
+		{"guest/agent", "golang.org/x/sys/unix"},
+		{"guest/wire", module},
+		{"guest", module + "/image"},
+		{"internal/cgroup", module},
+		{"", module + "/guest"},
+		{"", "golang.org/x/sys/unix"},
+		{"util", "fmt"},
+		{"door/wire", module + "/door"},
+	} {
+		src := []byte("package p\nimport _ \"" + p.imp + "\"\n")
+		if len(violations(t, p.dir+"/planted.go", p.dir, src)) == 0 {
+			t.Errorf("%s may import %s", p.dir, p.imp)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+)
+
+// config is the configuration file. Every field may be left out; brig.yaml
+// beside this file shows them all with their defaults.
+type config struct {
+	// Listen is the address that the server listens on.
+	Listen string `yaml:"listen"`
+	// Hosts are further names by which clients may call the server.
+	Hosts []string `yaml:"hosts"`
+	// Limits bound sandboxes.
+	Limits struct {
+		Default sizes `yaml:"default"`
+		Max     sizes `yaml:"max"`
+	} `yaml:"limits"`
+	// Lease bounds how long sandboxes live.
+	Lease struct {
+		Default duration `yaml:"default"`
+		Max     duration `yaml:"max"`
+		MaxLife duration `yaml:"max_life"`
+	} `yaml:"lease"`
+	// Timeout bounds executions.
+	Timeout struct {
+		Default duration `yaml:"default"`
+		Max     duration `yaml:"max"`
+	} `yaml:"timeout"`
+	// Keep says how long things can be fetched after their end.
+	Keep struct {
+		Runs      duration `yaml:"runs"`
+		Sandboxes duration `yaml:"sandboxes"`
+	} `yaml:"keep"`
+}
+
+// sizes are limits in a file.
+type sizes struct {
+	Memory    size    `yaml:"memory"`
+	CPUs      float64 `yaml:"cpus"`
+	Processes int     `yaml:"processes"`
+	OpenFiles int     `yaml:"open_files"`
+	Disk      size    `yaml:"disk"`
+	Output    size    `yaml:"output"`
+}
+
+// size is a number of bytes, or text such as 512MiB.
+type size int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *size) UnmarshalText(b []byte) error {
+	n, err := wire.ParseSize(string(b))
+	*s = size(n)
+	return err
+}
+
+// duration is text such as 5m.
+type duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = duration(v)
+	return err
+}
+
+// defaultListen is where a server listens that was told nothing else.
+const defaultListen = "127.0.0.1:2744"
+
+// config reads the configuration file, if one was named.
+func (c *cli) config() (*config, error) {
+	cfg := &config{Listen: defaultListen}
+	if c.configFile == "" {
+		return cfg, nil
+	}
+	f, err := os.Open(c.configFile)
+	if err != nil {
+		return nil, brig.Errorf(brig.InvalidConfig, "the configuration file cannot be read").
+			WithHint("check the path in --config or BRIG_CONFIG").Because(err)
+	}
+	defer f.Close()
+	if err := yaml.NewDecoder(f, yaml.Strict()).Decode(cfg); err != nil {
+		return nil, brig.Errorf(brig.InvalidConfig, "the configuration file is wrong: %s", yaml.FormatError(err, false, true)).
+			WithHint("see docs/configuration.md for every field")
+	}
+	return cfg, cfg.check()
+}
+
+// bounds are the service's bounds, with what the file says.
+func (c *config) bounds() brig.Bounds {
+	b := brig.DefaultBounds()
+	set(&b.Default, c.Limits.Default)
+	set(&b.Max, c.Limits.Max)
+	for to, from := range map[*time.Duration]duration{
+		&b.DefaultTTL: c.Lease.Default, &b.MaxTTL: c.Lease.Max, &b.MaxLife: c.Lease.MaxLife,
+		&b.DefaultTimeout: c.Timeout.Default, &b.MaxTimeout: c.Timeout.Max,
+	} {
+		if from != 0 {
+			*to = time.Duration(from)
+		}
+	}
+	return b
+}
+
+func set(l *brig.Limits, s sizes) {
+	pick(&l.Memory, int64(s.Memory))
+	pick(&l.CPUs, s.CPUs)
+	pick(&l.Processes, s.Processes)
+	pick(&l.OpenFiles, s.OpenFiles)
+	pick(&l.Disk, int64(s.Disk))
+	pick(&l.Output, int64(s.Output))
+}
+
+// pick takes v unless it was left out.
+func pick[T comparable](to *T, v T) {
+	var none T
+	if v != none {
+		*to = v
+	}
+}
+
+// check refuses bounds that contradict each other.
+func (c *config) check() error {
+	b := c.bounds()
+	if _, err := b.Fill(brig.Limits{}); err != nil {
+		told := brig.AsError(err)
+		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", told.Field, told.Message).WithHint("%s", told.Hint)
+	}
+	if b.DefaultTTL > b.MaxTTL || b.DefaultTimeout > b.MaxTimeout || b.DefaultTTL <= 0 || b.DefaultTimeout <= 0 {
+		return brig.Errorf(brig.InvalidConfig, "a default of lease or timeout is out of its bounds").WithHint("lower the default or raise the maximum")
+	}
+	return nil
+}

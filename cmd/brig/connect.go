@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/client"
+)
+
+// dataFolder finds the data folder: the flag, the environment, or the usual
+// place of whoever asks.
+func (c *cli) dataFolder() (string, error) {
+	for _, dir := range []string{c.dataDir, os.Getenv("BRIG_DATA_DIR")} {
+		if dir != "" {
+			return filepath.Abs(dir)
+		}
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/brig", nil
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "brig"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", brig.Errorf(brig.NotInitialized, "there is no data folder").
+			WithHint("name one with --data-dir or BRIG_DATA_DIR").Because(err)
+	}
+	return filepath.Join(home, ".local", "share", "brig"), nil
+}
+
+// service returns what carries out commands: a server's client, or an engine
+// of our own. With ephemeral it is only for one-shots, which need no records.
+func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, context.Context, func(), error) {
+	dir, err := c.dataFolder()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	url := c.url
+	if url == "" {
+		url = servedBy(dir)
+	}
+	if url == "" {
+		return c.local(ctx, dir, ephemeral)
+	}
+	svc, err := client.New(client.Options{URL: url, Key: c.apiKey(dir)})
+	return svc, ctx, func() {}, err
+}
+
+// apiKey finds the key: the flag, the environment, or the admin key that a
+// server left in the data folder.
+func (c *cli) apiKey(dir string) string {
+	if c.key != "" {
+		return c.key
+	}
+	if k := os.Getenv("BRIG_API_KEY"); k != "" {
+		return k
+	}
+	b, err := os.ReadFile(filepath.Join(dir, keyFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// The files of a data folder that this command owns.
+const (
+	keyFile    = "admin.key"
+	ownerFile  = "owner.lock"  // held by whoever uses the records
+	serverFile = "server.json" // where a server listens, while it holds the lock
+	dbFile     = "brig.db"
+)
+
+// announcement is what a server leaves in its data folder.
+type announcement struct {
+	URL string `json:"url"`
+	PID int    `json:"pid"`
+}
+
+// servedBy returns the URL of the server that owns the data folder, if one
+// does.
+func servedBy(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, serverFile))
+	if err != nil {
+		return ""
+	}
+	var a announcement
+	if json.Unmarshal(b, &a) != nil {
+		return ""
+	}
+	lock, err := own(dir)
+	if err != nil {
+		if brig.KindOf(err) == brig.FailedPrecondition {
+			return a.URL
+		}
+		return ""
+	}
+	lock.Close()
+	return ""
+}
+
+// own takes the data folder's lock.
+func own(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
+			WithHint("choose a folder that you may write to with --data-dir").Because(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			err = brig.Errorf(brig.NotInitialized, "the data folder belongs to somebody else").
+				WithHint("choose a folder of your own with --data-dir").Because(err)
+		}
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, brig.Errorf(brig.FailedPrecondition, "another brig uses this data folder").
+			WithHint("wait for it, or let `brig serve` share the folder").Because(err)
+	}
+	return f, nil
+}
+
+// isTerminal reports whether v is a terminal.
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+//go:embed embedded
+var embedded embed.FS
+
+// The programs that may be embedded.
+const (
+	agentName  = "brig-agent"
+	engineName = "brig-engine"
+)
+
+// self is this very binary, whatever becomes of its file.
+const self = "/proc/self/exe"
+
+// unpack puts an embedded program into the data folder, once per version of
+// it, and returns its path; without one, this binary plays its part.
+func unpack(dataDir, name string) (string, error) {
+	packed, err := embedded.ReadFile("embedded/" + name + ".gz")
+	if errors.Is(err, fs.ErrNotExist) {
+		return self, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read embedded %s: %w", name, err)
+	}
+	sum := sha256.Sum256(packed)
+	file := filepath.Join(dataDir, "bin", name+"-"+hex.EncodeToString(sum[:8]))
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".unpack-")
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = io.Copy(tmp, r)
+	err = errors.Join(err, tmp.Chmod(0o500), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return file, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+// execFlags are the flags of exec and shell.
+type execFlags struct {
+	env         []string
+	cwd, user   string
+	timeout     time.Duration
+	interactive bool
+	survive     bool
+}
+
+func (f *execFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	fl.StringVar(&f.cwd, "cwd", "", "working directory (default /workspace)")
+	fl.StringVar(&f.user, "user", "", "user (default) or root")
+	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
+	fl.BoolVarP(&f.interactive, "stdin", "i", false, "pass standard input on")
+	fl.BoolVar(&f.survive, "survive", false, "let it run on when this command is interrupted")
+}
+
+func (f *execFlags) command() (brig.Command, error) {
+	env, err := pairs("--env", f.env, true)
+	return brig.Command{Env: env, Dir: f.cwd, User: f.user, Timeout: f.timeout, Survive: f.survive}, err
+}
+
+func (c *cli) sandboxExec() *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec NAME [flags] -- CMD ARG…",
+		Short: "Run a command in it; its exit code becomes ours",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run, err := f.command()
+			if err != nil {
+				return err
+			}
+			run.Argv = args[1:]
+			return c.exec(cmd.Context(), args[0], run, f.interactive)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (c *cli) sandboxShell() *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "shell NAME [SCRIPT]",
+		Short: "Run a shell script in it, or a shell that reads standard input",
+		Long: `Run a shell script in a sandbox. Without a script the shell reads standard input;
+it has no terminal of its own yet, so programs that need one do not work in it.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run, err := f.command()
+			if err != nil {
+				return err
+			}
+			run.Shell = strings.Join(args[1:], " ")
+			if run.Shell == "" {
+				run.Argv, f.interactive = []string{"/bin/sh"}, true
+				if isTerminal(c.stdin) {
+					run.Argv = append(run.Argv, "-i")
+				}
+				if run.Timeout == 0 {
+					run.Timeout = 24 * time.Hour
+				}
+			}
+			return c.exec(cmd.Context(), args[0], run, f.interactive)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// exec runs a command and makes its exit code ours.
+func (c *cli) exec(ctx context.Context, name string, cmd brig.Command, interactive bool) error {
+	svc, ctx, done, err := c.service(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var sio brig.IO
+	if interactive {
+		sio.Stdin = c.stdin
+	}
+	if !c.asJSON {
+		sio.Stdout, sio.Stderr = c.stdout, c.stderr
+	}
+	res, err := svc.Exec(ctx, name, cmd, sio)
+	if err != nil {
+		return err
+	}
+	c.code = res.ExitCode
+	if c.asJSON {
+		return c.printJSON(res)
+	}
+	switch {
+	case res.TimedOut:
+		fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
+	case res.OOMKilled:
+		fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
+	}
+	return nil
+}
+
+func (c *cli) sandboxExecs() *cobra.Command {
+	return &cobra.Command{
+		Use:   "execs NAME",
+		Short: "List what was run in it, newest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, ctx, done, err := c.service(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := svc.ListExecs(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if c.asJSON {
+				return c.printJSON(list)
+			}
+			var rows [][]string
+			for _, x := range list {
+				what := strings.Join(x.Command.Argv, " ") + x.Command.Shell
+				if r := []rune(what); len(r) > 60 {
+					what = string(r[:59]) + "…"
+				}
+				state := "running"
+				if x.Done {
+					state = fmt.Sprint("exit ", x.ExitCode)
+				}
+				rows = append(rows, []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")})
+			}
+			return c.table("EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", rows)
+		},
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+func (c *cli) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "image",
+		Aliases: []string{"images"},
+		Short:   "List, import, build and remove images",
+	}
+	build := &cobra.Command{Use: "build", Short: "Build an image"}
+	build.AddCommand(c.imageBuildDebian())
+	cmd.AddCommand(c.imageList(), c.imageGet(), c.imageImport(), build, c.imageRemove())
+	return cmd
+}
+
+func (c *cli) imageList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List images",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, ctx, done, err := c.service(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := svc.Images(ctx)
+			if err != nil {
+				return err
+			}
+			if c.asJSON {
+				return c.printJSON(list)
+			}
+			var rows [][]string
+			for _, i := range list {
+				size := "-"
+				if i.Size > 0 {
+					size = fmt.Sprintf("%dMiB", i.Size>>20)
+				}
+				rows = append(rows, []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)})
+			}
+			return c.table("NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", rows)
+		},
+	}
+}
+
+// short cuts a digest to what tells it from others.
+func short(digest string) string {
+	if len(digest) > 19 {
+		return digest[:19]
+	}
+	return digest
+}
+
+func (c *cli) imageGet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get IMAGE",
+		Short: "Show an image as JSON",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, ctx, done, err := c.service(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer done()
+			i, err := svc.GetImage(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return c.printJSON(i)
+		},
+	}
+}
+
+// showImage prints a new image as JSON, or its digest.
+func (c *cli) showImage(i *brig.Image) error {
+	if c.asJSON {
+		return c.printJSON(i)
+	}
+	_, err := fmt.Fprintln(c.stdout, i.Digest)
+	return err
+}
+
+func (c *cli) imageImport() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import NAME FILE",
+		Short: "Import a tar archive of a root file system (plain, gzip or zstd; - is standard input)",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var r io.Reader = c.stdin
+			if args[1] != "-" {
+				f, err := os.Open(args[1])
+				if err != nil {
+					return brig.InvalidField("FILE", "%q cannot be read", args[1]).WithHint("give a tar archive").Because(err)
+				}
+				defer f.Close()
+				r = f
+			}
+			svc, ctx, done, err := c.service(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer done()
+			report, finish := c.progress()
+			i, err := svc.ImportImage(ctx, args[0], r, report)
+			finish()
+			if err != nil {
+				return err
+			}
+			return c.showImage(i)
+		},
+	}
+}
+
+func (c *cli) imageBuildDebian() *cobra.Command {
+	var b brig.ImageBuild
+	cmd := &cobra.Command{
+		Use:   "debian [NAME]",
+		Short: "Build an image of Debian packages",
+		Example: `  brig image build debian --packages python3,python3-numpy
+  brig image build debian web --packages nodejs`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b.Name = "debian"
+			if len(args) == 1 {
+				b.Name = args[0]
+			}
+			svc, ctx, done, err := c.service(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer done()
+			report, finish := c.progress()
+			i, err := svc.BuildImage(ctx, b, report)
+			finish()
+			if err != nil {
+				return err
+			}
+			return c.showImage(i)
+		},
+	}
+	cmd.Flags().StringSliceVar(&b.Packages, "packages", nil, "Debian `packages`, with commas between")
+	cmd.Flags().StringVar(&b.Suite, "suite", "", "Debian release (default: this machine's)")
+	return cmd
+}
+
+func (c *cli) imageRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm IMAGE…",
+		Aliases: []string{"remove"},
+		Short:   "Remove images that no sandbox uses",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, ctx, done, err := c.service(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			for _, ref := range args {
+				if err := svc.RemoveImage(ctx, ref); err != nil {
+					return err
+				}
+				if !c.asJSON {
+					fmt.Fprintln(c.stdout, ref)
+				}
+			}
+			return nil
+		},
+	}
+}

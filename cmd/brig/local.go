@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"path/filepath"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/provider/gvisor"
+	"github.com/brig-run/brig/store/mem"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// tenant is the one tenant of a data folder, until there are more.
+const tenant = "default"
+
+// parts are what an engine on this machine is made of.
+type parts struct {
+	images   *image.Store
+	provider *gvisor.Provider
+}
+
+// open prepares the images and the provider of a data folder.
+func open(dir string, log *slog.Logger) (*parts, error) {
+	images, err := image.Open(image.Options{Dir: dir, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	engineFile, err := unpack(dir, engineName)
+	if err != nil {
+		return nil, err
+	}
+	agentFile, err := unpack(dir, agentName)
+	if err != nil {
+		return nil, err
+	}
+	p, err := gvisor.Open(gvisor.Options{
+		DataDir: dir, Engine: engineFile, Agent: agentFile, Log: log,
+		Root: func(digest string) (gvisor.Root, error) {
+			r, err := images.Root(digest)
+			if err != nil {
+				return gvisor.Root{}, err
+			}
+			out := gvisor.Root{Dir: r.Dir}
+			for _, b := range r.Binds {
+				out.Binds = append(out.Binds, gvisor.Bind(b))
+			}
+			return out, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &parts{images: images, provider: p}, nil
+}
+
+// local returns an engine in this process. One-shots need no records and may
+// run beside anything; everything else owns the data folder meanwhile.
+func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {
+	cfg, err := c.config()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	p, err := open(dir, log)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Admin})
+	o := engine.Options{Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log}
+	if ephemeral {
+		o.Store = mem.New()
+		e := engine.New(ctx, o)
+		return e, ctx, e.Close, nil
+	}
+	lock, err := own(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	store, err := sqlite.Open(ctx, filepath.Join(dir, dbFile))
+	if err != nil {
+		lock.Close()
+		return nil, nil, nil, err
+	}
+	o.Store = store
+	e := engine.New(ctx, o)
+	done := func() {
+		e.Close()
+		_ = store.Close()
+		lock.Close()
+	}
+	if err := e.Recover(ctx); err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return e, ctx, done, nil
+}

@@ -1,0 +1,26 @@
+// Command brig is the server, the command line and, told apart by argv[0],
+// the isolation engine and the sandbox's init.
+//
+//	brig run ──┬─▶ engine ─▶ provider/gvisor ─▶ shim ─▶ gofer, sentry ─▶ agent
+//	brig …   ──┘     │                           (this binary, or the small
+//	                 ▼                            one that is embedded in it)
+//	               store
+//	brig serve ─▶ api/rest ─▶ engine …
+//	brig … with BRIG_URL ─▶ client ─▶ api/rest of that server
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/brig-run/brig/guest/agent"
+	"github.com/brig-run/brig/provider/gvisor"
+)
+
+func main() {
+	gvisor.Main() // does not return for the engine's own processes
+	if filepath.Base(os.Args[0]) == agentName {
+		os.Exit(agent.Main(os.Args[1:]))
+	}
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

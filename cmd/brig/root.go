@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+// cli is what every command shares.
+type cli struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	asJSON         bool
+	url, key       string
+	dataDir        string
+	configFile     string
+	code           int // the exit code, when a program of the user's sets it
+}
+
+// execute runs one command line and returns its exit code.
+func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	c := &cli{stdin: stdin, stdout: stdout, stderr: stderr}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := c.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return c.report(err, ctx.Err() != nil)
+	}
+	return c.code
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "brig",
+		Short: "Run code that nobody has reviewed, isolated by gVisor",
+		Long: `Brig runs code of unknown origin behind a user-space kernel: no Docker, no KVM,
+nothing to install. Commands work on this machine's own data folder, or on the
+server that BRIG_URL or --url names, or on one that serves this data folder.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	f := root.PersistentFlags()
+	f.BoolVar(&c.asJSON, "json", false, "print JSON, in the form of the REST API")
+	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
+	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: the data folder's admin key)")
+	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
+	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
+	root.AddCommand(c.runCommand(), c.serveCommand(), c.sandboxCommand(), c.imageCommand(),
+		c.doctorCommand(), c.benchCommand(), c.versionCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")
+	})
+	return root
+}
+
+// Exit codes of brig itself, apart from a program's own.
+const (
+	exitError  = 125 // brig failed
+	exitUsage  = 2   // the command line is wrong
+	exitSignal = 130 // interrupted
+)
+
+// report tells the user what went wrong and returns the exit code.
+func (c *cli) report(err error, interrupted bool) int {
+	told := &brig.Error{Kind: brig.InvalidArgument, Message: err.Error(), Hint: "see --help"}
+	if e, ok := errors.AsType[*brig.Error](err); ok {
+		told = e
+	} else if !isUsage(err) {
+		told = brig.AsError(err)
+	}
+	c.printError(told)
+	switch {
+	case interrupted:
+		return exitSignal
+	case told.Kind == brig.InvalidArgument:
+		return exitUsage
+	default:
+		return exitError
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+func (c *cli) serveCommand() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the REST API",
+		Long: `Serve the REST API. The first start writes an admin key into the data folder,
+which commands on this machine find by themselves. Sandboxes outlive the server;
+the next one finds them again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.config()
+			if err != nil {
+				return err
+			}
+			if listen != "" {
+				cfg.Listen = listen
+			}
+			return c.serve(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen on (default "+defaultListen+")")
+	return cmd
+}
+
+// drainTime is how long requests may take to finish when the server stops.
+const drainTime = 5 * time.Second
+
+// serve runs the server until ctx ends.
+func (c *cli) serve(ctx context.Context, cfg *config) error {
+	log := slog.New(slog.NewJSONHandler(c.stderr, nil))
+	dir, err := c.dataFolder()
+	if err != nil {
+		return err
+	}
+	lock, err := own(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	// Listen before anything is recovered: a taken address changes nothing.
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return brig.Errorf(brig.ConnectionFailed, "cannot listen on %s", cfg.Listen).
+			WithHint("choose another address with --listen").Because(err)
+	}
+	defer ln.Close()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, dbFile))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := adminKey(ctx, dir, store); err != nil {
+		return err
+	}
+	p, err := open(dir, log)
+	if err != nil {
+		return err
+	}
+	e := engine.New(ctx, engine.Options{
+		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
+		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
+	})
+	defer e.Close()
+	if err := e.Recover(ctx); err != nil {
+		log.Error("recover", "err", err)
+	}
+	handler := rest.New(rest.Options{
+		Service: e, Keys: store, Log: log, Hosts: hosts(cfg, ln), Version: version(), Bounds: cfg.bounds(),
+		Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
+	})
+	return c.listen(ctx, door.NewServer(handler, log), ln, dir, log)
+}
+
+// listen serves until ctx ends, and lets requests finish for a while.
+func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir string, log *slog.Logger) error {
+	url := "http://" + ln.Addr().String()
+	b, err := json.Marshal(announcement{URL: url, PID: os.Getpid()})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, serverFile)
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	log.Info("serving", "url", url, "data_dir", dir, "version", version())
+	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\n", url, filepath.Join(dir, keyFile))
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		_ = srv.Close() // their contexts end, and one-shots with them
+	}
+	<-served
+	return nil
+}
+
+// hosts are the names by which clients may call this server.
+func hosts(cfg *config, ln net.Listener) []string {
+	out := cfg.Hosts
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
+		out = append(out, host)
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsUnspecified() {
+		out = append(out, a.IP.String())
+	}
+	return out
+}
+
+// adminKey makes sure that there is a key for the operator of this machine.
+func adminKey(ctx context.Context, dir string, store brig.Store) error {
+	file := filepath.Join(dir, keyFile)
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = []byte("brig_" + strings.ToLower(rand.Text()+rand.Text()) + "\n")
+		err = writeSecret(file, b)
+	}
+	if err != nil {
+		return brig.Errorf(brig.NotInitialized, "the admin key cannot be read or made").
+			WithHint("check the owner and mode of the data folder").Because(err)
+	}
+	key := strings.TrimSpace(string(b))
+	if len(key) < 40 {
+		return brig.Errorf(brig.NotInitialized, "the admin key in %s is too short", file).
+			WithHint("remove the file; the next start makes a new one")
+	}
+	return store.PutKey(ctx, brig.Key{
+		Hash:  sha256.Sum256([]byte(key)),
+		Actor: brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Admin},
+	})
+}
+
+// writeSecret writes a file that only we may read, whole or not at all.
+func writeSecret(file string, b []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".key-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(b)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}

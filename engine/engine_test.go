@@ -1,0 +1,280 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/mem"
+)
+
+// images knows one image and refuses everything else.
+type images struct{ brig.ImageStore }
+
+func (images) Resolve(_ context.Context, ref string) (*brig.Image, error) {
+	if ref == brig.HostImage || ref == "sha256:host" {
+		return &brig.Image{Digest: "sha256:host", Names: []string{brig.HostImage}}, nil
+	}
+	return nil, brig.Errorf(brig.NotFound, "no image %q", ref).WithHint("build one")
+}
+
+func (images) List(context.Context) ([]*brig.Image, error) { return nil, nil }
+func (images) Remove(context.Context, string) error        { return nil }
+
+// house is an engine with all that it stands on.
+type house struct {
+	*engine.Engine
+	store    *mem.Store
+	provider *fake.Provider
+}
+
+func newHouse(t *testing.T, change func(*engine.Options)) *house {
+	t.Helper()
+	h := &house{store: mem.New(), provider: &fake.Provider{}}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds()}
+	if change != nil {
+		change(&o)
+	}
+	h.Engine = engine.New(t.Context(), o)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func as(t *testing.T, role brig.Role) context.Context {
+	return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: role})
+}
+
+// Every method of Service, called by a nobody and by a role that is too weak,
+// is refused as its row says, and one event with the row's name says so. A
+// method that does not pass the gate cannot pass this.
+func TestEveryMethodIsGated(t *testing.T) {
+	for _, op := range brig.Ops {
+		for _, c := range []struct {
+			role brig.Role
+			want brig.Kind
+		}{{brig.Nobody, brig.Unauthenticated}, {op.Role - 1, brig.PermissionDenied}} {
+			if c.role == brig.Nobody && c.want == brig.PermissionDenied {
+				continue
+			}
+			h := newHouse(t, nil)
+			m := reflect.ValueOf(h.Engine).MethodByName(op.Method)
+			if !m.IsValid() {
+				t.Errorf("row %s: no method %s", op.Name, op.Method)
+				continue
+			}
+			args := []reflect.Value{reflect.ValueOf(as(t, c.role))}
+			for i := 1; i < m.Type().NumIn(); i++ {
+				args = append(args, reflect.Zero(m.Type().In(i)))
+			}
+			out := m.Call(args)
+			err, _ := out[len(out)-1].Interface().(error)
+			if brig.KindOf(err) != c.want {
+				t.Errorf("%s let a %s in: %v", op.Method, c.role, err)
+			}
+			events, storeErr := h.store.Events(t.Context(), 10)
+			if storeErr != nil || len(events) != 1 || events[0].Op != op.Name || events[0].Kind != c.want || events[0].Phase != brig.Refused {
+				t.Errorf("%s by a %s: events %+v", op.Method, c.role, events)
+			}
+		}
+	}
+}
+
+// A changing operation leaves its intent and its outcome.
+func TestChangesAreAudited(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Admin)
+	s, err := h.Create(ctx, brig.Spec{Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Remove(ctx, "one"); err != nil {
+		t.Fatal(err)
+	}
+	events, err := h.store.Events(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, e.Op+" "+string(e.Phase))
+	}
+	want := "sandbox.remove outcome,sandbox.remove intent,sandbox.create outcome,sandbox.create intent"
+	if strings.Join(got, ",") != want {
+		t.Errorf("events %v", got)
+	}
+	if events[2].Sandbox != s.ID || events[2].Actor != "ann" || events[2].Tenant != "acme" {
+		t.Errorf("event %+v does not say whose and which", events[2])
+	}
+}
+
+// faulty fails the nth call of Put.
+type faulty struct {
+	*mem.Store
+	n, puts int
+}
+
+func (f *faulty) Put(ctx context.Context, r *brig.Record, ev ...brig.Event) error {
+	if f.puts++; f.puts == f.n {
+		return errors.New("disk full")
+	}
+	return f.Store.Put(ctx, r, ev...)
+}
+
+// However Create fails, no machine and no record outlives it, and the caller
+// is told nothing of the disk.
+func TestCreateNeverLeaks(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		h := newHouse(t, func(o *engine.Options) { o.Store = &faulty{Store: o.Store.(*mem.Store), n: n} })
+		ctx := as(t, brig.Member)
+		_, err := h.Create(ctx, brig.Spec{Name: "one"})
+		if brig.KindOf(err) != brig.Internal || strings.Contains(brig.AsError(err).Message, "disk") {
+			t.Errorf("put %d fails: caller is told %v", n, brig.AsError(err).Message)
+		}
+		if m := h.provider.Machines(); len(m) != 0 {
+			t.Errorf("put %d fails: machines %v are left", n, m)
+		}
+		if _, err := h.store.Get(ctx, "acme", "one"); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("put %d fails: a record is left (%v)", n, err)
+		}
+	}
+	h := newHouse(t, nil)
+	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no")
+	if _, err := h.Create(as(t, brig.Member), brig.Spec{Name: "one"}); brig.KindOf(err) != brig.CreationFailed {
+		t.Errorf("Create = %v", err)
+	}
+	if _, err := h.store.Get(t.Context(), "acme", "one"); brig.KindOf(err) != brig.NotFound {
+		t.Error("a record is left")
+	}
+}
+
+// The record is there before the machine.
+func TestRecordFirst(t *testing.T) {
+	h := newHouse(t, nil)
+	h.provider.OnCreate = func(id brig.ID) {
+		r, err := h.store.Get(t.Context(), "acme", string(id))
+		if err != nil || r.State != brig.Creating {
+			t.Errorf("while the machine is made: %+v, %v", r, err)
+		}
+	}
+	if _, err := h.Create(as(t, brig.Member), brig.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A one-shot leaves no machine and no record, whatever becomes of it.
+func TestRunLeavesNothing(t *testing.T) {
+	for _, cmd := range [][]string{{"echo", "hi"}, {"exit", "3"}, {"oom"}, {"crash"}, {"nonsense"}, {"sleep", "9"}} {
+		h := newHouse(t, nil)
+		ctx, cancel := context.WithTimeout(as(t, brig.Member), 200*time.Millisecond)
+		_, err := h.Run(ctx, brig.Program{Command: cmd, Timeout: 100 * time.Millisecond}, brig.IO{})
+		cancel()
+		if m := h.provider.Machines(); len(m) != 0 {
+			t.Errorf("%v (%v): machines %v are left", cmd, err, m)
+		}
+		if err := h.store.All(t.Context(), func(r *brig.Record) error { return errors.New(r.Spec.Name) }); err != nil {
+			t.Errorf("%v: record %v is left", cmd, err)
+		}
+	}
+}
+
+// A new engine on the same store and provider finds what runs, ends what was
+// never acknowledged, and removes what nobody owns.
+func TestRecover(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	if _, err := h.Create(ctx, brig.Spec{Name: "kept", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	died, err := h.Create(ctx, brig.Spec{Name: "died"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	// Half made, half dead, and nobody's.
+	half := &brig.Record{Sandbox: brig.Sandbox{ID: "half", Tenant: "acme", State: brig.Creating, Spec: brig.Spec{Name: "half"}}}
+	if err := h.store.Put(ctx, half); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []brig.ID{"half", "orphan"} {
+		if _, err := h.provider.Create(ctx, id, brig.Spec{}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, err := h.provider.Recover(ctx, died.ID, brig.Handle{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Stop(ctx, 0, brig.OutOfMem); err != nil {
+		t.Fatal(err)
+	}
+
+	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds()})
+	defer e.Close()
+	if err := e.Recover(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Exec(ctx, "kept", brig.Command{Argv: []string{"echo", "hi"}}, brig.IO{}); err != nil {
+		t.Errorf("exec in what was adopted: %v", err)
+	}
+	s, err := e.Get(ctx, "died")
+	if err != nil || s.State != brig.Ended || s.Exit == nil || !s.Exit.OOMKilled {
+		t.Errorf("what died meanwhile: %+v, %v", s, err)
+	}
+	if r, err := e.Logs(ctx, "died", brig.LogOptions{}); err != nil {
+		t.Errorf("its logs: %v", err)
+	} else {
+		r.Close()
+	}
+	if _, err := e.Get(ctx, "half"); brig.KindOf(err) != brig.NotFound {
+		t.Errorf("what was never acknowledged: %v", err)
+	}
+	if m := h.provider.Machines(); len(m) != 2 {
+		t.Errorf("machines %v, want kept and died", m)
+	}
+}
+
+func TestLogsTail(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"a", "b", "c", "d"} {
+		if _, err := h.Exec(ctx, "one", brig.Command{Argv: []string{"echo", w}}, brig.IO{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, want := range map[int]string{0: "a\nb\nc\nd\n", 2: "c\nd\n", 9: "a\nb\nc\nd\n"} {
+		r, err := h.Logs(ctx, "one", brig.LogOptions{Tail: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(r)
+		r.Close()
+		if string(b) != want {
+			t.Errorf("tail %d: %q", n, b)
+		}
+	}
+}
+
+func BenchmarkGate(b *testing.B) {
+	e := engine.New(b.Context(), engine.Options{Store: mem.New(), Provider: &fake.Provider{}, Images: images{}, Bounds: brig.DefaultBounds()})
+	defer e.Close()
+	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "a", Tenant: "t", Role: brig.Member})
+	s, err := e.Create(ctx, brig.Spec{TTL: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := e.Get(ctx, s.Spec.Name); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

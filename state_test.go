@@ -1,0 +1,29 @@
+package brig_test
+
+import (
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// Every pair of states, and nothing beyond the legal ones.
+func TestTransitions(t *testing.T) {
+	legal := map[[2]brig.State]bool{
+		{brig.Creating, brig.Running}: true, {brig.Creating, brig.Stopping}: true,
+		{brig.Running, brig.Stopping}: true, {brig.Running, brig.Ended}: true,
+		{brig.Stopping, brig.Ended}: true,
+	}
+	for _, from := range brig.States {
+		for _, to := range brig.States {
+			want := from == to || legal[[2]brig.State{from, to}]
+			if err := from.To(to); (err == nil) != want {
+				t.Errorf("%s to %s: %v, want legal %t", from, to, err, want)
+			} else if err != nil && brig.KindOf(err) != brig.FailedPrecondition {
+				t.Errorf("%s to %s: kind %s", from, to, brig.KindOf(err))
+			}
+		}
+	}
+	if brig.Ended.Live() || !brig.Creating.Live() {
+		t.Error("Live is wrong")
+	}
+}
