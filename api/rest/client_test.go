@@ -1,0 +1,285 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/client"
+)
+
+func dial(t *testing.T, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func pair(t *testing.T) (*stub, *client.Client) {
+	t.Helper()
+	s, srv := serve(t)
+	return s, dial(t, client.Options{URL: srv.URL + "/", Key: key})
+}
+
+// TestClientRequests: what the client was asked for is what the service gets.
+func TestClientRequests(t *testing.T) {
+	s, c := pair(t)
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for what, call := range map[string]struct {
+		want any
+		do   func()
+	}{
+		"create": {brig.Spec{
+			Name: "web", Image: "host", Env: map[string]string{"A": "b"}, Labels: map[string]string{"x": "y"}, TTL: time.Minute,
+			Limits:  brig.Limits{Memory: 64 * brig.MiB, CPUs: 0.5, Processes: 9, OpenFiles: 99, Disk: brig.GiB, Output: brig.MiB},
+			Command: &brig.Command{Argv: []string{"a", "b c"}, Env: map[string]string{"A": "c"}, Dir: "/", User: "root", Timeout: time.Second},
+		}, nil},
+		"list": {brig.ListOptions{Labels: map[string]string{"a": "b=c"}, States: []brig.State{brig.Running, brig.Ended}, Limit: 7, Cursor: "x y"}, nil},
+		"exec": {brig.Command{Argv: []string{"echo", "<&>é"}, Env: map[string]string{"A": ""}, Dir: "/tmp", User: "user", Timeout: 5 * time.Millisecond, Survive: true}, nil},
+		"run": {brig.Program{
+			Language: brig.Python, Code: "print(1)\n", Name: "py", Image: "host", Arguments: []byte(`{"b":1,"a":2.50}`), User: "root",
+			Env: map[string]string{"A": "b"}, Files: []brig.File{{Path: "a", Data: []byte("\x00\xff"), Mode: 0o755}, {Path: "empty", Data: []byte{}}},
+			Limits: brig.Limits{Memory: 64 * brig.MiB}, Timeout: time.Second, Labels: map[string]string{"x": "y"},
+		}, nil},
+		"command":      {brig.Program{Command: []string{"true"}}, nil},
+		"extend":       {90 * time.Second, func() { must(c.Extend(ctx, "box", 90*time.Second)) }},
+		"stop":         {1500 * time.Millisecond, func() { must(c.Stop(ctx, "box", 1500*time.Millisecond)) }},
+		"logs":         {brig.LogOptions{Tail: 3}, nil},
+		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},
+		"remove image": {"sha256:aa", func() { must(nil, c.RemoveImage(ctx, "sha256:aa")) }},
+		"build":        {brig.ImageBuild{Name: "py", Packages: []string{"python3"}, Suite: "bookworm"}, nil},
+	} {
+		switch want := call.want.(type) {
+		case brig.Spec:
+			must(c.Create(ctx, want))
+		case brig.ListOptions:
+			must(c.List(ctx, want))
+		case brig.Command:
+			must(c.Exec(ctx, "box", want, brig.IO{}))
+		case brig.Program:
+			must(c.Run(ctx, want, brig.IO{}))
+		case brig.ImageBuild:
+			must(c.BuildImage(ctx, want, nil))
+		case brig.LogOptions:
+			r, err := c.Logs(ctx, "box", want)
+			must(r, err)
+			if b, _ := io.ReadAll(r); string(b) != "one\ntwo\n" || r.Close() != nil {
+				t.Errorf("the log is %q", b)
+			}
+		default:
+			call.do()
+		}
+		if got := s.last(); !reflect.DeepEqual(got, call.want) {
+			t.Errorf("%s: the service got %#v, want %#v", what, got, call.want)
+		}
+	}
+}
+
+// TestClientAnswers: what the service answered is what the client returns.
+func TestClientAnswers(t *testing.T) {
+	s, c := pair(t)
+	ctx := brig.WithActor(t.Context(), brig.Actor{Tenant: "acme"})
+	same := func(what string, got any, gotErr error, want any, wantErr error) {
+		t.Helper()
+		if gotErr != nil || wantErr != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v; want %+v, %v", what, got, gotErr, want, wantErr)
+		}
+	}
+	got, err := c.Stop(ctx, "box", 0)
+	want, werr := s.Stop(ctx, "box", 0)
+	same("sandbox", got, err, want, werr)
+	page, err := c.List(ctx, brig.ListOptions{})
+	wantPage, werr := s.List(ctx, brig.ListOptions{})
+	same("list", page, err, wantPage, werr)
+	for _, argv := range [][]string{{"echo", "hi"}, {"split"}, {"cut"}} {
+		res, err := c.Exec(ctx, "box", brig.Command{Argv: argv}, brig.IO{})
+		wantRes, werr := s.Exec(ctx, "box", brig.Command{Argv: argv}, brig.IO{})
+		same(argv[0], res, err, wantRes, werr)
+	}
+	x, err := c.GetExec(ctx, "box", "x1")
+	wantX, werr := s.GetExec(ctx, "box", "x1")
+	same("execution", x, err, wantX, werr)
+	for _, code := range []string{"1", "raise"} {
+		p := brig.Program{Language: brig.Python, Code: code}
+		o, err := c.Run(ctx, p, brig.IO{})
+		wantO, werr := s.Run(ctx, p, brig.IO{})
+		same("outcome", o, err, wantO, werr)
+	}
+	images, err := c.Images(ctx)
+	wantImages, werr := s.Images(ctx)
+	same("images", images, err, wantImages, werr)
+}
+
+func TestClientStreams(t *testing.T) {
+	_, c := pair(t)
+	var out, value bytes.Buffer
+	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"split"}}, brig.IO{Stdout: &out}); err != nil || out.String() != "café €\xff\xfeok\xc3" {
+		t.Errorf("the stream is %q, %v", out.String(), err)
+	}
+	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"three"}}, brig.IO{Result: &value}); err != nil || value.String() != `{"a":1}` {
+		t.Errorf("descriptor 3 is %q, %v", value.String(), err)
+	}
+	// A conversation over pipes: each answer comes before the next question.
+	qr, qw := io.Pipe()
+	ar, aw := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"parrot"}}, brig.IO{Stdin: qr, Stdout: aw})
+		done <- errors.Join(err, aw.Close())
+	}()
+	for _, word := range []string{"one", "two"} {
+		buf := make([]byte, 3)
+		if _, err := io.WriteString(qw, word); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(ar, buf); err != nil || string(buf) != word {
+			t.Fatalf("%q came back as %q, %v", word, buf, err)
+		}
+	}
+	_ = qw.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	// A process that ends while its input is still open ends the call.
+	qr, qw = io.Pipe()
+	defer qw.Close()
+	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"echo"}}, brig.IO{Stdin: qr, Stdout: io.Discard}); err != nil {
+		t.Error(err)
+	}
+	var steps []brig.Progress
+	_, err := c.ImportImage(t.Context(), "box", strings.NewReader(strings.Repeat("x", 1<<20)), func(p brig.Progress) { steps = append(steps, p) })
+	if err != nil || !reflect.DeepEqual(steps, []brig.Progress{{Step: "unpack", Done: 5}}) {
+		t.Errorf("import: %v, %v", steps, err)
+	}
+}
+
+func TestClientErrors(t *testing.T) {
+	_, c := pair(t)
+	_, err := c.Create(t.Context(), brig.Spec{Name: "taken"})
+	if e := brig.AsError(err); e == nil || *e != (brig.Error{Kind: brig.AlreadyExists, Message: "the name is taken", Hint: "pick another"}) {
+		t.Errorf("got %#v", err)
+	}
+	for what, f := range map[string]func() error{
+		"late": func() error {
+			return second(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"late"}}, brig.IO{Stdout: io.Discard}))
+		},
+		"no name": func() error { return second(c.Get(t.Context(), "")) },
+		"dots":    func() error { return second(c.Get(t.Context(), "..")) },
+		"slash":   func() error { return second(c.Get(t.Context(), "box/logs")) },
+		"text": func() error {
+			return second(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"\xff"}}, brig.IO{}))
+		},
+		"NaN": func() error { return second(c.Create(t.Context(), brig.Spec{Limits: brig.Limits{CPUs: math.NaN()}})) },
+		"import": func() error {
+			return second(c.ImportImage(t.Context(), "B", strings.NewReader(strings.Repeat("x", 4<<20)), nil))
+		},
+	} {
+		want := map[string]brig.Kind{"late": brig.FailedPrecondition, "text": brig.InvalidArgument, "NaN": brig.InvalidArgument, "import": brig.InvalidArgument}[what]
+		if want == "" {
+			want = brig.NotFound
+		}
+		if err := f(); brig.KindOf(err) != want {
+			t.Errorf("%s: %v of kind %s, want %s", what, err, brig.KindOf(err), want)
+		}
+	}
+	broken := errors.New("broken pipe")
+	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"echo", "x"}}, brig.IO{Stdout: failing{broken}}); !errors.Is(err, broken) {
+		t.Errorf("a writer that fails: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestClientConnection(t *testing.T) {
+	for _, u := range []string{"", "localhost:2744", "ftp://x", "http://", "http://a b", "http://u:p@x", "http://x?y"} {
+		if _, err := client.New(client.Options{URL: u}); brig.KindOf(err) != brig.InvalidArgument {
+			t.Errorf("URL %q: %v", u, err)
+		}
+	}
+	// Each server is another way of not being one of ours.
+	for what, h := range map[string]http.HandlerFunc{
+		"not found": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 404) },
+		"no JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"redirect":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 302) },
+		"cut stream": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"event":"started","exec":"x"}`+"\n")
+		},
+	} {
+		srv := httptest.NewServer(h)
+		c := dial(t, client.Options{URL: srv.URL, Key: key})
+		_, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"echo"}}, brig.IO{Stdout: io.Discard})
+		if e := brig.AsError(err); e == nil || e.Kind != brig.ConnectionFailed || !strings.Contains(e.Hint, srv.URL) {
+			t.Errorf("%s: %#v", what, err)
+		}
+		srv.Close()
+		_, err = c.Get(t.Context(), "box")
+		if e := brig.AsError(err); e == nil || e.Kind != brig.ConnectionFailed || !strings.Contains(e.Hint, "brig serve") {
+			t.Errorf("a server that is gone: %#v", err)
+		}
+	}
+	// A server below a path.
+	_, srv := serve(t)
+	outer := httptest.NewServer(http.StripPrefix("/brig", srv.Config.Handler))
+	defer outer.Close()
+	if _, err := dial(t, client.Options{URL: outer.URL + "/brig", Key: key}).Get(t.Context(), "box"); err != nil {
+		t.Error(err)
+	}
+	if _, err := dial(t, client.Options{URL: srv.URL}).Get(t.Context(), "box"); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+func TestClientCancel(t *testing.T) {
+	s, c := pair(t)
+	for what, f := range map[string]func(context.Context) error{
+		"exec": func(ctx context.Context) error {
+			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{}))
+		},
+		"stream": func(ctx context.Context) error {
+			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdout: io.Discard}))
+		},
+		"stdin": func(ctx context.Context) error {
+			pr, pw := io.Pipe()
+			defer pw.Close()
+			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdin: pr}))
+		},
+		"run": func(ctx context.Context) error {
+			return second(c.Run(ctx, brig.Program{Language: brig.Bash, Code: "wait"}, brig.IO{}))
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(30*time.Millisecond, cancel)
+		if err := f(ctx); brig.KindOf(err) != brig.Canceled {
+			t.Errorf("%s: %v", what, err)
+		}
+		timer.Stop()
+		awaitEnd(t, s)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if _, err := c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{}); brig.KindOf(err) != brig.Timeout {
+		t.Errorf("a deadline: %v", err)
+	}
+	awaitEnd(t, s)
+}

@@ -1,0 +1,147 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/client"
+)
+
+// full returns a T in which every field is set, and what does not cross the
+// wire by design is left out.
+func full[T any](t *testing.T) *T {
+	t.Helper()
+	v := new(T)
+	n := 0
+	fill(t, reflect.ValueOf(v).Elem(), &n)
+	switch v := any(v).(type) { // nobody can go away from a main program
+	case *brig.Spec:
+		v.Command.Survive = false
+	case *brig.Sandbox:
+		v.Spec.Command.Survive = false
+	}
+	return v
+}
+
+func fill(t *testing.T, v reflect.Value, n *int) {
+	t.Helper()
+	*n++
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(epoch.Add(time.Duration(*n) * time.Second)))
+		return
+	case time.Duration:
+		v.SetInt(int64(*n) * int64(time.Millisecond))
+		return
+	case json.RawMessage:
+		v.SetBytes([]byte(`{"n":1.50}`))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for f, field := range v.Fields() {
+			if f.Name != "Ephemeral" { // the engine's own
+				fill(t, field, n)
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(t, v.Index(i), n)
+		}
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+	case reflect.String:
+		v.SetString(string(rune('a' + *n%26)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(100 + *n))
+	case reflect.Uint8, reflect.Uint32:
+		v.SetUint(uint64(1 + *n))
+	case reflect.Float64:
+		v.SetFloat(float64(*n) + 0.5)
+	default:
+		t.Fatalf("no filling for %s", v.Type())
+	}
+}
+
+type fullStub struct {
+	*stub
+	t *testing.T
+}
+
+func (f fullStub) Get(context.Context, string) (*brig.Sandbox, error) {
+	return full[brig.Sandbox](f.t), nil
+}
+func (f fullStub) GetRun(context.Context, string) (*brig.Outcome, error) {
+	return full[brig.Outcome](f.t), nil
+}
+func (f fullStub) GetImage(context.Context, string) (*brig.Image, error) {
+	return full[brig.Image](f.t), nil
+}
+func (f fullStub) GetExec(context.Context, string, string) (*brig.Execution, error) {
+	return full[brig.Execution](f.t), nil
+}
+
+// TestEveryFieldCrosses fails when a noun has a field that the wire, the door
+// or the client does not know.
+func TestEveryFieldCrosses(t *testing.T) {
+	s := &stub{}
+	srv := httptest.NewServer(rest.New(rest.Options{Service: fullStub{s, t}, Keys: keys{}}))
+	defer srv.Close()
+	c := dial(t, client.Options{URL: srv.URL, Key: key})
+	compare := func(got, want any, err error) {
+		t.Helper()
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	box, err := c.Get(t.Context(), "x")
+	compare(box, full[brig.Sandbox](t), err)
+	o, err := c.GetRun(t.Context(), "x")
+	compare(o, full[brig.Outcome](t), err)
+	x, err := c.GetExec(t.Context(), "x", "y")
+	compare(x, full[brig.Execution](t), err)
+	i, err := c.GetImage(t.Context(), "x")
+	compare(i, full[brig.Image](t), err)
+
+	cmd := full[brig.Command](t)
+	if _, err := c.Exec(t.Context(), "box", *cmd, brig.IO{}); err != nil {
+		t.Error(err)
+	}
+	compare(s.last(), *cmd, nil)
+	p := full[brig.Program](t)
+	p.Language = brig.Python
+	if _, err := c.Run(t.Context(), *p, brig.IO{}); err != nil {
+		t.Error(err)
+	}
+	compare(s.last(), *p, nil)
+	b := full[brig.ImageBuild](t)
+	if _, err := c.BuildImage(t.Context(), *b, nil); err != nil {
+		t.Error(err)
+	}
+	compare(s.last(), *b, nil)
+	spec := full[brig.Spec](t)
+	_, _ = c.Create(t.Context(), *spec) // the stub refuses these limits, but remembers
+	compare(s.last(), *spec, nil)
+	command := full[brig.Spec](t)
+	command.Command.Argv = nil
+	_, _ = c.Create(t.Context(), *command)
+	compare(s.last(), *command, nil)
+	list := full[brig.ListOptions](t)
+	list.States = []brig.State{brig.Running, brig.Ended}
+	if _, err := c.List(t.Context(), *list); err != nil {
+		t.Error(err)
+	}
+	compare(s.last(), *list, nil)
+}

@@ -1,0 +1,25 @@
+package rest
+
+import "github.com/brig-run/brig"
+
+// JSON returns v, one of the root package's nouns or a list of them, in the
+// form in which this API writes it, for others who print the same JSON.
+func JSON(v any) any {
+	switch v := v.(type) {
+	case *brig.Sandbox:
+		return fromSandbox(v)
+	case *brig.Page:
+		return fromPage(v)
+	case *brig.Result:
+		return fromResult(v)
+	case *brig.Outcome:
+		return fromOutcome(v)
+	case *brig.Image:
+		return fromImage(v)
+	case []*brig.Image:
+		return fromImages(v)
+	case []*brig.Execution:
+		return fromExecutions(v)
+	}
+	return v
+}

@@ -1,0 +1,150 @@
+package rest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what ought to happen at once.
+const patience = 5 * time.Second
+
+func awaitEnd(t *testing.T, s *stub) {
+	t.Helper()
+	select {
+	case err := <-s.ended:
+		if err == nil {
+			t.Error("it ended without an error")
+		}
+	case <-time.After(patience):
+		t.Fatal("the service was not told that the client went away")
+	}
+}
+
+// TestDisconnect: a client that hangs up ends the call's context, in every
+// form of request, also while no output is produced.
+func TestDisconnect(t *testing.T) {
+	for name, c := range map[string]struct{ path, kind, accept, body string }{
+		"run":         {"/v1/run", "application/json", "", `{"language":"bash","code":"wait"}`},
+		"run stream":  {"/v1/run", "application/json", "", `{"language":"bash","code":"wait","stream":true}`},
+		"exec":        {"/v1/sandboxes/box/exec", "application/json", "", `{"command":["wait"]}`},
+		"exec stream": {"/v1/sandboxes/box/exec", "application/json", "", `{"command":["wait"],"stream":true}`},
+		"exec sse":    {"/v1/sandboxes/box/exec", "application/json", "text/event-stream", `{"command":["wait"]}`},
+		"flood":       {"/v1/sandboxes/box/exec", "application/json", "", `{"command":["flood"],"stream":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, srv := serve(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+key)
+			req.Header.Set("Content-Type", c.kind)
+			req.Header.Set("Accept", c.accept)
+			timer := time.AfterFunc(50*time.Millisecond, cancel)
+			defer timer.Stop()
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+			awaitEnd(t, s)
+		})
+	}
+}
+
+// dialExec opens an exec whose standard input follows in the body.
+func dialExec(t *testing.T, addr, first string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(addr, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST /v1/sandboxes/box/exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n", key)
+	chunk(conn, first+"\n")
+	return conn, bufio.NewReader(conn)
+}
+
+func chunk(w io.Writer, s string) { fmt.Fprintf(w, "%x\r\n%s\r\n", len(s), s) }
+
+// until reads lines until one holds want.
+func until(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("waiting for %s: %v", want, err)
+		}
+		if strings.Contains(line, want) {
+			return
+		}
+	}
+}
+
+// TestConversation: what a process answers comes before its input has ended,
+// and when it ends while input is still open, so does the answer.
+func TestConversation(t *testing.T) {
+	_, srv := serve(t)
+	conn, r := dialExec(t, srv.URL, `{"command":["parrot"]}`)
+	for _, word := range []string{"one", "two", "three"} {
+		chunk(conn, `{"stdin":"`+word+`"}`+"\n")
+		until(t, r, `"data":"`+word+`"`)
+	}
+	chunk(conn, `{"close_stdin":true}`+"\n")
+	until(t, r, `"event":"result"`)
+
+	conn, r = dialExec(t, srv.URL, `{"command":["echo","bye"]}`)
+	until(t, r, `"event":"result"`)
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		t.Errorf("the answer did not end: %v", err)
+	}
+	_ = conn.Close()
+}
+
+// TestDisconnectWithOpenInput: also when the server is reading input, nobody
+// at the other end means that the call ends.
+func TestDisconnectWithOpenInput(t *testing.T) {
+	s, srv := serve(t)
+	conn, r := dialExec(t, srv.URL, `{"command":["wait"]}`)
+	until(t, r, "started")
+	_ = conn.Close()
+	awaitEnd(t, s)
+}
+
+// TestBackPressure: a reader that does not read stops the writer.
+func TestBackPressure(t *testing.T) {
+	s, srv := serve(t)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/sandboxes/box/exec", strings.NewReader(`{"command":["flood"],"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.ended:
+		t.Error("the flood ended")
+	case <-time.After(100 * time.Millisecond):
+	}
+	var got bytes.Buffer
+	if _, err := io.CopyN(&got, resp.Body, 4<<20); err != nil {
+		t.Errorf("the stream broke: %v", err)
+	}
+	_ = resp.Body.Close()
+	awaitEnd(t, s)
+}

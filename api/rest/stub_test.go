@@ -1,0 +1,346 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+)
+
+// key is the one key of these tests.
+const key = "brig_0123456789abcdefghijklmnopqrstuvwxyzABCDEF"
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+type keys struct{}
+
+func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+	if hash != sha256.Sum256([]byte(key)) {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
+	}
+	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin}, nil
+}
+
+// stub is a scripted brig.Service: canned answers, and what a command's first
+// word asks for. It remembers what it was called with.
+type stub struct {
+	ended chan error // receives the error of every "wait" and "flood"
+
+	mu  sync.Mutex // guards the field below
+	got any
+}
+
+func (s *stub) saw(v any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got = v
+}
+
+// last returns what the stub was last called with.
+func (s *stub) last() any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
+}
+
+func (s *stub) sandbox(spec brig.Spec) *brig.Sandbox {
+	return &brig.Sandbox{
+		ID: "sb1", Tenant: "acme", Spec: spec, State: brig.Running, Provider: "stub", Digest: "sha256:aa",
+		Created: epoch, Expires: epoch.Add(time.Minute), Notes: []string{"cpu: not enforced"},
+	}
+}
+
+func (s *stub) find(ctx context.Context, name string) (*brig.Sandbox, error) {
+	if brig.ActorFrom(ctx).Tenant != "acme" {
+		return nil, errors.New("no actor")
+	}
+	if name != "box" && name != "sb1" {
+		return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name).WithHint("brig sandbox ls")
+	}
+	return s.sandbox(brig.Spec{Name: "box", Image: "host", TTL: time.Minute, Command: &brig.Command{Argv: []string{"sleep", "9"}, User: "root"}}), nil
+}
+
+func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	s.saw(spec)
+	switch spec.Name {
+	case "taken":
+		return nil, brig.Errorf(brig.AlreadyExists, "the name is taken").WithHint("pick another")
+	case "broken":
+		return nil, errors.New("secret database password")
+	case "busy":
+		return nil, brig.Errorf(brig.RateLimited, "too many sandboxes")
+	case "panic":
+		panic("boom")
+	}
+	if _, err := brig.DefaultBounds().Fill(spec.Limits); err != nil {
+		return nil, err
+	}
+	if spec.TTL > time.Hour {
+		return nil, brig.InvalidField("ttl", "is out of bounds")
+	}
+	if spec.Name == "" {
+		spec.Name = "box"
+	}
+	return s.sandbox(spec), nil
+}
+
+func (s *stub) Get(ctx context.Context, name string) (*brig.Sandbox, error) { return s.find(ctx, name) }
+
+func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+	s.saw(o)
+	box, err := s.find(ctx, "box")
+	return &brig.Page{Sandboxes: []*brig.Sandbox{box}, Next: "more"}, err
+}
+
+func (s *stub) result() *brig.Result {
+	return &brig.Result{ExecID: "x1", Started: epoch, Duration: 12 * time.Millisecond, Done: true}
+}
+
+func write(w io.Writer, o *brig.Output, p []byte) error {
+	if w == nil {
+		o.Head, o.Total = append(o.Head, p...), o.Total+int64(len(p))
+		return nil
+	}
+	_, err := w.Write(p)
+	return err
+}
+
+func (s *stub) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	if _, err := s.find(ctx, name); err != nil {
+		return nil, err
+	}
+	s.saw(cmd)
+	if len(cmd.Argv) == 0 {
+		return nil, brig.InvalidField("argv", "is empty")
+	}
+	if sio.Started != nil {
+		sio.Started("x1")
+	}
+	res := s.result()
+	var err error
+	switch cmd.Argv[0] {
+	case "echo":
+		err = write(sio.Stdout, &res.Stdout, []byte(strings.Join(cmd.Argv[1:], " ")+"\n"))
+		err = errors.Join(err, write(sio.Stderr, &res.Stderr, []byte("warn\n")))
+	case "split": // characters cut by the writes, and bytes that are none
+		for _, b := range []string{"caf\xc3", "\xa9 \xe2\x82", "\xac", "\xff\xfe", "ok\xc3"} {
+			err = errors.Join(err, write(sio.Stdout, &res.Stdout, []byte(b)))
+		}
+	case "cut":
+		res.Stdout = brig.Output{Head: []byte("head"), Tail: []byte("tail"), Total: 1000}
+		res.Stderr = brig.Output{Head: []byte("h\xff"), Tail: []byte("t"), Total: 1000}
+	case "cat":
+		var data []byte
+		data, err = io.ReadAll(orEmpty(sio.Stdin))
+		err = errors.Join(err, write(sio.Stdout, &res.Stdout, data))
+	case "parrot": // answers each read at once
+		buf := make([]byte, 1024)
+		for n, rerr := 0, error(nil); rerr == nil; {
+			n, rerr = orEmpty(sio.Stdin).Read(buf)
+			err = errors.Join(err, write(sio.Stdout, &res.Stdout, buf[:n]))
+		}
+	case "three":
+		err = write(sio.Result, new(brig.Output), []byte(`{"a":1}`))
+	case "flood":
+		for err == nil {
+			err = write(sio.Stdout, &res.Stdout, bytes.Repeat([]byte("x"), 64<<10))
+		}
+		s.ended <- err
+	case "wait":
+		<-ctx.Done()
+		s.ended <- ctx.Err()
+		return nil, ctx.Err()
+	case "late":
+		err = write(sio.Stdout, &res.Stdout, []byte("so far\n"))
+		if err == nil {
+			err = brig.Errorf(brig.FailedPrecondition, "the sandbox died")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func orEmpty(r io.Reader) io.Reader {
+	if r == nil {
+		return strings.NewReader("")
+	}
+	return r
+}
+
+func (s *stub) GetExec(ctx context.Context, name, id string) (*brig.Execution, error) {
+	if _, err := s.find(ctx, name); err != nil {
+		return nil, err
+	}
+	if id != "x1" {
+		return nil, brig.Errorf(brig.NotFound, "no such execution")
+	}
+	return &brig.Execution{Sandbox: "sb1", Command: brig.Command{Argv: []string{"true"}, User: "user"}, Result: *s.result()}, nil
+}
+
+func (s *stub) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
+	x, err := s.GetExec(ctx, name, "x1")
+	return []*brig.Execution{x}, err
+}
+
+func (s *stub) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
+	if _, err := s.find(ctx, name); err != nil {
+		return nil, err
+	}
+	s.saw(o)
+	return io.NopCloser(strings.NewReader("one\ntwo\n")), nil
+}
+
+func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
+	s.saw(ttl)
+	return s.find(ctx, name)
+}
+
+func (s *stub) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
+	s.saw(grace)
+	box, err := s.find(ctx, name)
+	if err == nil {
+		box.State, box.Ended = brig.Ended, epoch
+		box.Exit = &brig.Exit{Code: 143, Reason: brig.Stopped, At: epoch}
+	}
+	return box, err
+}
+
+func (s *stub) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return s.Stop(ctx, name, 0)
+}
+
+func (s *stub) Remove(ctx context.Context, name string) error {
+	_, err := s.find(ctx, name)
+	return err
+}
+
+func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+	s.saw(p)
+	if p.Language == "" && p.Command == nil {
+		return nil, brig.InvalidField("language", "is missing").WithHint("say what the code is written in")
+	}
+	if p.Code == "wait" {
+		<-ctx.Done()
+		s.ended <- ctx.Err()
+		return nil, ctx.Err()
+	}
+	o := &brig.Outcome{Result: *s.result(), Sandbox: "py-1", Value: json.RawMessage(`{"n":[1,2.50]}`)}
+	if sio.Stdout != nil {
+		if err := write(sio.Stdout, nil, []byte("hello\n")); err != nil {
+			return nil, err
+		}
+	}
+	o.Stdout = brig.Output{Head: []byte("hello\n"), Total: 6}
+	o.Artifacts = []brig.File{{Path: "a.csv", Data: []byte("1,2\n"), Mode: 0o644}}
+	if p.Code == "raise" {
+		o.ExitCode, o.Value = 1, nil
+		o.Error = &brig.ProgramError{Name: "ValueError", Message: "bad", Traceback: "Traceback…"}
+	}
+	return o, nil
+}
+
+func (s *stub) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
+	if name != "py-1" {
+		return nil, brig.Errorf(brig.NotFound, "no run %q", name)
+	}
+	return s.Run(ctx, brig.Program{Command: []string{"true"}}, brig.IO{})
+}
+
+func (s *stub) image() *brig.Image {
+	return &brig.Image{Digest: "sha256:aa", Names: []string{"box"}, Size: 5, Files: 2, Created: epoch, Source: "tarball"}
+}
+
+func (s *stub) Images(context.Context) ([]*brig.Image, error) { return []*brig.Image{s.image()}, nil }
+
+func (s *stub) GetImage(_ context.Context, ref string) (*brig.Image, error) {
+	if s.saw(ref); ref == "none" {
+		return nil, brig.Errorf(brig.NotFound, "no image")
+	}
+	return s.image(), nil
+}
+
+func (s *stub) ImportImage(_ context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
+	if !brig.ValidName(name) {
+		return nil, brig.InvalidField("name", "is not a name")
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(r, 5))
+	if err != nil {
+		return nil, fmt.Errorf("read archive: %w", err)
+	}
+	report(brig.Progress{Step: "unpack", Done: n})
+	m, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return nil, fmt.Errorf("read archive: %w", err)
+	}
+	s.saw(n + m)
+	return s.image(), nil
+}
+
+func (s *stub) BuildImage(_ context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
+	s.saw(b)
+	report(brig.Progress{Step: "fetch", Done: 1, Total: 2})
+	return s.image(), nil
+}
+
+func (s *stub) RemoveImage(_ context.Context, ref string) error {
+	s.saw(ref)
+	if ref == "used" {
+		return brig.Errorf(brig.FailedPrecondition, "a sandbox uses it")
+	}
+	return nil
+}
+
+var _ brig.Service = (*stub)(nil)
+
+// serve starts the door over a stub.
+func serve(t testing.TB) (*stub, *httptest.Server) {
+	t.Helper()
+	s := &stub{ended: make(chan error, 8)}
+	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", Bounds: brig.DefaultBounds()}))
+	t.Cleanup(srv.Close)
+	return s, srv
+}
+
+// ask makes a request with the key and returns the answer and its body.
+func ask(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if req.Header.Del(headers[i]); headers[i] == "Host" {
+			req.Host = headers[i+1]
+		} else if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}

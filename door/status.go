@@ -1,0 +1,41 @@
+package door
+
+import (
+	"net/http"
+
+	"github.com/brig-run/brig"
+)
+
+// statusCanceled is what nginx calls "client closed request"; nobody is there
+// to read it, but the log and the metrics should not count it as a failure.
+const statusCanceled = 499
+
+// statuses maps every kind of error to an HTTP status. A test proves it total.
+var statuses = map[brig.Kind]int{
+	brig.NotInitialized:     http.StatusServiceUnavailable,
+	brig.InvalidConfig:      http.StatusInternalServerError,
+	brig.ConnectionFailed:   http.StatusBadGateway,
+	brig.CreationFailed:     http.StatusInternalServerError,
+	brig.Timeout:            http.StatusGatewayTimeout,
+	brig.OutOfMemory:        http.StatusInsufficientStorage,
+	brig.PolicyBlocked:      http.StatusForbidden,
+	brig.RateLimited:        http.StatusTooManyRequests,
+	brig.Unavailable:        http.StatusServiceUnavailable,
+	brig.InvalidArgument:    http.StatusBadRequest,
+	brig.Unauthenticated:    http.StatusUnauthorized,
+	brig.PermissionDenied:   http.StatusForbidden,
+	brig.NotFound:           http.StatusNotFound,
+	brig.AlreadyExists:      http.StatusConflict,
+	brig.FailedPrecondition: http.StatusConflict,
+	brig.Unimplemented:      http.StatusNotImplemented,
+	brig.Canceled:           statusCanceled,
+	brig.Internal:           http.StatusInternalServerError,
+}
+
+// Status returns the HTTP status of a kind of error.
+func Status(k brig.Kind) int {
+	if s, ok := statuses[k]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}

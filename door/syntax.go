@@ -1,0 +1,67 @@
+package door
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/brig-run/brig"
+)
+
+// syntaxError says where data stops being JSON.
+func syntaxError(data []byte, err error) error {
+	e := brig.InvalidField(broken(data), "the body is not one JSON document").Because(err)
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok && s.Offset > 0 {
+		e.Message += ": see byte " + strconv.FormatInt(s.Offset, 10)
+	}
+	return e
+}
+
+// step is one level of the path to a token.
+type step struct {
+	object bool
+	key    string
+	index  int
+	value  bool // in an object: a value is next, not a key
+}
+
+// broken returns the path of the field in which data stops being JSON.
+func broken(data []byte) string {
+	var path []step
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // or a number out of range would be an error
+	for len(path) <= maxDepth {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		if c, ok := token.(json.Delim); ok && (c == '{' || c == '[') {
+			path = append(path, step{object: c == '{'})
+			continue
+		} else if ok {
+			path = path[:len(path)-1]
+		}
+		if len(path) == 0 {
+			return "" // after the document
+		}
+		switch last := &path[len(path)-1]; {
+		case !last.object:
+			last.index++
+		case last.value:
+			last.value = false
+		default:
+			last.key, last.value = token.(string), true
+		}
+	}
+	field := &brig.Error{}
+	for i := len(path) - 1; i >= 0; i-- {
+		switch s := path[i]; {
+		case !s.object:
+			at("["+strconv.Itoa(s.index)+"]", field)
+		case s.value:
+			at(clip(s.key), field)
+		}
+	}
+	return field.Field
+}

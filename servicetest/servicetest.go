@@ -1,0 +1,150 @@
+// Package servicetest checks that something is a brig.Service. The engine
+// passes it directly, and the client through a door: whoever holds a Service
+// cannot tell which.
+package servicetest
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// patience is how long the suite waits for what ought to happen at once, on a
+// machine that is busy.
+const patience = 10 * time.Second
+
+// Harness is what the suite runs on.
+type Harness struct {
+	// Service is the one under test, and Context makes the contexts with
+	// which it is called: as an admin of some tenant. Default: the test's own.
+	Service brig.Service
+	Context func(t *testing.T) context.Context
+	// Other is a Service, and OtherContext makes contexts, for an admin of
+	// another tenant. Defaults: Service and Context; one of the two is needed.
+	Other        brig.Service
+	OtherContext func(t *testing.T) context.Context
+	// Real says that commands really run. Otherwise they are in the language
+	// of the fake provider.
+	Real bool
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	if h.Context == nil {
+		h.Context = func(t *testing.T) context.Context { return t.Context() }
+	}
+	if h.Other == nil && h.OtherContext == nil {
+		t.Fatal("the harness has no other tenant")
+	}
+	if h.OtherContext == nil {
+		h.OtherContext = h.Context
+	}
+	if h.Other == nil {
+		h.Other = h.Service
+	}
+	t.Run("exec", h.exec)
+	t.Run("refusals", h.refusals)
+	t.Run("life", h.life)
+	t.Run("list", h.list)
+	t.Run("run", h.run)
+	t.Run("tenants", h.tenants)
+	t.Run("images", h.images)
+}
+
+// argv says in the machine's own words what a command of the fake provider's
+// language says: echo WORDS…, stderr WORDS…, exit N, sleep SECONDS, cat,
+// env NAME, spew N.
+func (h Harness) argv(words ...string) []string {
+	if !h.Real {
+		return words
+	}
+	scripts := map[string]string{
+		"echo":   `echo "$*"`,
+		"stderr": `echo "$*" >&2`,
+		"exit":   `exit "$1"`,
+		"sleep":  `exec sleep "$1"`,
+		"cat":    `exec cat`,
+		"env":    `eval "echo \"\$$1\""`,
+		"spew":   `head -c "$1" /dev/zero | tr '\0' x`,
+	}
+	return append([]string{"/bin/sh", "-c", scripts[words[0]], "sh"}, words[1:]...)
+}
+
+// cmd is a command of the fake provider's language.
+func (h Harness) cmd(words ...string) brig.Command { return brig.Command{Argv: h.argv(words...)} }
+
+// name returns a name that nobody has.
+func name() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
+
+// sandbox creates a sandbox that is removed when the test ends.
+func (h Harness) sandbox(t *testing.T, spec brig.Spec) *brig.Sandbox {
+	t.Helper()
+	ctx := h.Context(t)
+	s, err := h.Service.Create(ctx, spec)
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	t.Cleanup(func() {
+		err := h.Service.Remove(context.WithoutCancel(ctx), string(s.ID))
+		if err != nil && brig.KindOf(err) != brig.NotFound {
+			t.Errorf("Remove: %v", err)
+		}
+	})
+	return s
+}
+
+// wantKind fails the test unless err is of kind k.
+func wantKind(t *testing.T, what string, err error, k brig.Kind) {
+	t.Helper()
+	if brig.KindOf(err) != k {
+		t.Errorf("%s: error %v of kind %q, want %q", what, err, brig.KindOf(err), k)
+	}
+}
+
+// wantField fails the test unless err blames one of the given fields of the
+// caller's.
+func wantField(t *testing.T, what string, err error, fields ...string) {
+	t.Helper()
+	if k := brig.KindOf(err); k != brig.InvalidArgument && k != brig.NotFound {
+		t.Errorf("%s: error %v of kind %q, want %q", what, err, k, brig.InvalidArgument)
+		return
+	}
+	if field := brig.AsError(err).Field; !slices.Contains(fields, field) {
+		t.Errorf("%s: %v blames the field %q, want %v", what, err, field, fields)
+	}
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// logs reads a sandbox's whole log.
+func (h Harness) logs(t *testing.T, sandbox string, tail int) string {
+	t.Helper()
+	r, err := h.Service.Logs(h.Context(t), sandbox, brig.LogOptions{Tail: tail})
+	if err != nil {
+		t.Fatalf("Logs: %v", err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Errorf("read log: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("close log: %v", err)
+	}
+	return string(b)
+}
