@@ -1,0 +1,53 @@
+# Brig. `make help` lists what there is; `make demo` and `make test` set up
+# whatever they need on a fresh Debian machine with Go.
+
+BIN := bin
+EMBEDDED := cmd/brig/embedded
+STATIC := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags "-s -w"
+GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -name '*_test.go') go.mod go.sum $(wildcard engine/driver/* store/sqlite/migrations/*)
+
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: $(BIN)/brig ## one static binary, bin/brig
+
+$(BIN)/brig-agent: $(GO_SOURCES)
+	$(STATIC) -o $@ ./cmd/brig-agent
+
+$(BIN)/brig-engine: $(GO_SOURCES)
+	$(STATIC) -o $@ ./cmd/brig-engine
+
+$(EMBEDDED)/%.gz: $(BIN)/%
+	gzip -9 -n -c $< > $@.tmp && mv $@.tmp $@
+
+$(BIN)/brig: $(GO_SOURCES) $(EMBEDDED)/brig-agent.gz $(EMBEDDED)/brig-engine.gz
+	$(STATIC) -o $@ ./cmd/brig
+
+setup: ## what tests and the demo need of the system
+	@./.ci/setup
+
+demo: setup build ## run untrusted code in a real sandbox and show it
+	@./.ci/demo $(BIN)/brig
+
+test: setup build ## the whole suite, race detector on, totals last
+	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) ./.ci/test
+
+lint: ## gofmt, vet, golangci-lint
+	@./.ci/lint
+
+bench: build ## measure against bare processes, runsc and docker
+	$(BIN)/brig bench run
+	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 200x ./engine ./store/... ./bench
+
+fuzz: ## every fuzz target for a while: make fuzz FOR=30s
+	@./.ci/fuzz $(or $(FOR),10s)
+
+docs: build ## regenerate what is generated in docs/
+	$(BIN)/brig openapi > docs/openapi.json
+
+clean: ## remove what was built
+	rm -rf $(BIN) $(EMBEDDED)/*.gz
+
+.PHONY: help build setup demo test lint bench fuzz docs clean

@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/provider/gvisor"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// bins is where the built programs are: brig, brig-engine, brig-agent.
+var bins = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("BRIG_BIN_DIR"); dir != "" {
+		return dir, nil
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("make", "-s", "-C", root, "build").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make build: %w: %s", err, out)
+	}
+	return filepath.Join(root, "bin"), nil
+})
+
+// bin returns the path of a built program.
+func bin(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := bins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// needRoot skips a test that an unprivileged user cannot run.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// newProvider opens the gVisor provider on a folder of the test's own.
+func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider, *image.Store) {
+	t.Helper()
+	images, err := image.Open(image.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := gvisor.Open(gvisor.Options{
+		DataDir: dir, Engine: bin(t, "brig-engine"), Agent: bin(t, "brig-agent"), Disabled: disabled,
+		Root: func(digest string) (gvisor.Root, error) {
+			r, err := images.Root(digest)
+			out := gvisor.Root{Dir: r.Dir}
+			for _, b := range r.Binds {
+				out.Binds = append(out.Binds, gvisor.Bind(b))
+			}
+			return out, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, images
+}
+
+// newEngine returns an engine on real gVisor, and a context that acts as an
+// admin of the tenant "acme".
+func newEngine(t testing.TB, disabled ...string) (*engine.Engine, context.Context) {
+	t.Helper()
+	dir := t.TempDir()
+	p, images := newProvider(t, dir, disabled...)
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(t.Context(), engine.Options{
+		Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(),
+		Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+	})
+	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
+	t.Cleanup(func() {
+		e.Close()
+		ctx := context.WithoutCancel(ctx)
+		if _, err := p.Sweep(ctx, nil); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+		store.Close()
+	})
+	return e, ctx
+}
+
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+// server is a `brig serve` process.
+type server struct {
+	t    testing.TB
+	dir  string
+	cmd  *exec.Cmd
+	url  string
+	key  string
+	errs *bytes.Buffer
+}
+
+// startServer starts a server on a data folder and waits until it is ready.
+func startServer(t testing.TB, dir string, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: dir, errs: &bytes.Buffer{}}
+	s.cmd = exec.Command(bin(t, "brig"), append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	s.cmd.Stderr = s.errs
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.kill() })
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+		b, err := os.ReadFile(filepath.Join(dir, "server.json"))
+		if err != nil {
+			continue
+		}
+		var a struct {
+			URL string
+			PID int
+		}
+		if json.Unmarshal(b, &a) != nil || a.PID != s.cmd.Process.Pid {
+			continue // an earlier server's
+		}
+		key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.url, s.key = a.URL, strings.TrimSpace(string(key))
+		if resp, err := http.Get(s.url + "/readyz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == 200 {
+				return s
+			}
+		}
+	}
+	t.Fatalf("the server is not ready: %s", s.errs)
+	return nil
+}
+
+// kill ends the server with SIGKILL and waits for it.
+func (s *server) kill() {
+	if s.cmd.ProcessState == nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+}
+
+// stop ends the server with SIGTERM and waits for it.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	return s.cmd.Wait()
+}
+
+// client returns a client of the server.
+func (s *server) client() *client.Client {
+	s.t.Helper()
+	c, err := client.New(client.Options{URL: s.url, Key: s.key})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// do makes a raw request with the key and returns status and body.
+func (s *server) do(method, path, body string) (int, string) {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
