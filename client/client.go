@@ -92,7 +92,7 @@ func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return resp, nil
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	return nil, c.refused(resp)
 }
 
@@ -110,7 +110,7 @@ func (c *Client) call(ctx context.Context, rq request, in, out any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	if out == nil {
 		return nil
 	}

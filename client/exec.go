@@ -95,7 +95,7 @@ func (c *Client) execute(ctx context.Context, path string, in any, stream bool, 
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	outputs := writers(sio)
 	return c.events(ctx, resp.Body, out, func(event string, line []byte) error {
 		if event == wire.EventStarted && sio.Started != nil {

@@ -68,7 +68,7 @@ func (c *Client) makeImage(ctx context.Context, rq request, report func(brig.Pro
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	var out wire.Image
 	err = c.events(ctx, resp.Body, &out, func(event string, line []byte) error {
 		if event != wire.EventProgress || report == nil {

@@ -103,7 +103,7 @@ func (a *api) logs(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	defer logs.Close() //nolint:errcheck // it was only read
+	defer logs.Close()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(w, logs); err != nil && r.Context().Err() == nil {

@@ -30,18 +30,25 @@ func own(dir string) error {
 // emptyBoundingSet makes sure that no program which the agent starts can have
 // a capability, not even as root.
 func emptyBoundingSet() error {
-	const capBSetRead, capBSetDrop = 23, 24 // PR_CAPBSET_READ, PR_CAPBSET_DROP
-	for c := uintptr(0); c < 64; c++ {
-		has, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
-		if errno != 0 {
+	for c := uintptr(0); ; c++ {
+		has, known := inBoundingSet(c)
+		if !known {
 			return nil // beyond the last capability
 		}
-		if has == 0 {
+		if !has {
 			continue
 		}
+		const capBSetDrop = 24 // PR_CAPBSET_DROP
 		if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, capBSetDrop, c, 0); errno != 0 {
 			return fmt.Errorf("drop capability %d: %w", c, errno)
 		}
 	}
-	return nil
+}
+
+// inBoundingSet reports whether a capability is in the set, and whether the
+// kernel knows it.
+func inBoundingSet(c uintptr) (has, known bool) {
+	const capBSetRead = 23 // PR_CAPBSET_READ
+	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
+	return r == 1, errno == 0
 }

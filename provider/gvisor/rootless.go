@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -91,7 +92,7 @@ func memoryBelow(pid int) int64 {
 			continue
 		}
 		// The name, in parentheses, may hold anything.
-		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(fields) > 1 {
 			id, _ := strconv.Atoi(filepath.Base(d))
 			parents[id], _ = strconv.Atoi(fields[1])

@@ -201,8 +201,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 			e.Code = 137
 		}
 	}
-	s.log.Close()
-	err := s.clean(ctx)
+	err := errors.Join(s.log.Close(), s.clean(ctx))
 	if s.Ephemeral && why == brig.HungUp {
 		// Nobody is left who would read how it ended.
 		return errors.Join(err, os.RemoveAll(s.dir))
