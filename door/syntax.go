@@ -58,9 +58,9 @@ func broken(data []byte) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		switch s := path[i]; {
 		case !s.object:
-			at("["+strconv.Itoa(s.index)+"]", field)
+			_ = at("["+strconv.Itoa(s.index)+"]", field)
 		case s.value:
-			at(clip(s.key), field)
+			_ = at(clip(s.key), field)
 		}
 	}
 	return field.Field

@@ -89,7 +89,10 @@ func (e *Engine) remember(ctx context.Context, x *brig.Execution) error {
 	return err
 }
 
-// renew makes sure that a sandbox in use lives for its TTL from now, and for
+// execMargin is how much longer than a command's time its sandbox lives.
+const execMargin = 10 * time.Second
+
+// renew makes sure that a sandbox in use lives for its TTL from now, or for
 // as long as a command may take. Small gains are not worth a write.
 func (e *Engine) renew(ctx context.Context, rec *brig.Record, in brig.Instance, timeout time.Duration) error {
 	if rec.Spec.Ephemeral {
@@ -100,7 +103,7 @@ func (e *Engine) renew(ctx context.Context, rec *brig.Record, in brig.Instance, 
 		return nil
 	default:
 	}
-	want := e.Now().Add(rec.Spec.TTL + timeout)
+	want := e.Now().Add(max(rec.Spec.TTL, timeout+execMargin))
 	if want.Sub(rec.Expires) < rec.Spec.TTL/20 {
 		return nil
 	}

@@ -53,7 +53,8 @@ type shim struct {
 func shimMain(args []string) int {
 	// Signals meant for a server and its terminal are not for its sandboxes.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
-	log.SetLevel(log.Warning)
+	// What matters of gVisor's own log comes back as errors.
+	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	ready := os.NewFile(readyFD, "ready")
 	if len(args) != 1 || ready == nil {
 		return 2

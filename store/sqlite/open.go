@@ -53,7 +53,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer func() { _ = unlock() }()
 	if err := private(path); err != nil {
 		return nil, err
 	}
