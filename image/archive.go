@@ -1,0 +1,198 @@
+package image
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/klauspost/compress/zstd"
+)
+
+// zstdWindow is the largest window that a zstd archive may ask us to keep in
+// memory; it is what the zstd command itself admits without being told.
+const zstdWindow = 128 << 20
+
+// refuse says what is wrong with an archive.
+func refuse(format string, args ...any) *brig.Error {
+	return brig.InvalidField("archive", format, args...)
+}
+
+// archive reads the tar stream inside what a caller sent. It counts what goes
+// in and what comes out, and digests what comes out.
+type archive struct {
+	in    io.Reader // as it was sent
+	out   io.Reader // the tar stream
+	alive func() error
+
+	taken, given int64
+	sum          hash.Hash
+	ended        bool  // the tar stream was read to its end
+	inErr        error // the sender's fault, or the context's end
+	limitErr     error // a limit that was hit
+
+	max, ratio, floor int64
+	closeOut          func()
+}
+
+// openArchive finds out how an archive is compressed.
+func openArchive(ctx context.Context, in io.Reader, o *Options) (*archive, error) {
+	a := &archive{
+		in: in, alive: ctx.Err, sum: sha256.New(), closeOut: func() {},
+		// Headers and padding come on top of the files; they never come to
+		// as much as the largest image.
+		max: 2*o.MaxSize + 64<<20, ratio: o.MaxRatio, floor: o.ratioFloor,
+	}
+	buffered := bufio.NewReaderSize(taker{a}, 128<<10)
+	head, _ := buffered.Peek(6) // an error comes again with the next read
+	var err error
+	switch h := string(head); {
+	case strings.HasPrefix(h, "\x1f\x8b"):
+		a.out, err = gzip.NewReader(buffered)
+	case strings.HasPrefix(h, "\x28\xb5\x2f\xfd"):
+		err = a.openZstd(buffered)
+	case formatOf(h) != "":
+		err = refuse("%s is not supported", formatOf(h)).
+			WithHint("send a tar archive, plain or compressed with zstd or gzip")
+	default:
+		a.out = buffered
+	}
+	if err != nil {
+		return nil, a.explain(err)
+	}
+	return a, nil
+}
+
+func (a *archive) openZstd(r io.Reader) error {
+	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderMaxMemory(zstdWindow))
+	if err != nil {
+		return err
+	}
+	a.out, a.closeOut = d, d.Close
+	return nil
+}
+
+// formatOf names what people send by mistake, by its first bytes.
+func formatOf(head string) string {
+	for _, f := range []struct{ magic, name string }{
+		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"}, {"\x04\x22\x4d\x18", "lz4"},
+		{"7z\xbc\xaf\x27\x1c", "7z"}, {"hsqs", "squashfs"}, {"!<arch>"[:6], "ar (a Debian package?)"},
+		{"\x7fELF", "a program"}, {"\xed\xab\xee\xdb", "rpm"},
+	} {
+		if strings.HasPrefix(head, f.magic) {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// taker is the archive as it was sent, counted.
+type taker struct{ *archive }
+
+func (t taker) Read(p []byte) (int, error) {
+	if err := t.alive(); err != nil {
+		t.inErr = err
+		return 0, err
+	}
+	n, err := t.in.Read(p)
+	t.taken += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.inErr = err
+	}
+	return n, err
+}
+
+// Read reads the tar stream.
+func (a *archive) Read(p []byte) (int, error) {
+	if a.limitErr != nil {
+		return 0, a.limitErr
+	}
+	n, err := a.out.Read(p)
+	a.sum.Write(p[:n])
+	a.given += int64(n)
+	if lerr := a.bounded(a.given); lerr != nil {
+		a.limitErr = lerr
+		return 0, lerr
+	}
+	if errors.Is(err, io.EOF) {
+		if n > 0 {
+			// The tar reader shall see the end only when it asks for more,
+			// so that ended tells whether it had to.
+			return n, nil
+		}
+		a.ended = true
+	}
+	return n, err
+}
+
+// bounded refuses n bytes out of what was taken in so far. A sparse file
+// counts with the size that it claims.
+func (a *archive) bounded(n int64) error {
+	if n > a.max {
+		return refuse("it holds more than %d bytes of tar stream", a.max)
+	}
+	if n > a.floor && n/a.ratio > a.taken {
+		return refuse("it unpacks to more than %d times its own size, the limit", a.ratio)
+	}
+	return nil
+}
+
+// drain reads what follows the archive's end, which may be padding only.
+func (a *archive) drain() error {
+	if a.ended {
+		return refuse("it ends before its end mark: it was cut short")
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := a.Read(buf)
+		if strings.Trim(string(buf[:n]), "\x00") != "" {
+			return refuse("there is something behind its end mark")
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return a.explain(err)
+		}
+	}
+}
+
+// digest is the digest of the tar stream, once it is drained.
+func (a *archive) digest() string { return digestPrefix + hex.EncodeToString(a.sum.Sum(nil)) }
+
+// explain tells the caller's faults from others in an error of reading.
+func (a *archive) explain(err error) error {
+	switch {
+	case a.inErr != nil:
+		return fmt.Errorf("read archive: %w", a.inErr)
+	case a.limitErr != nil:
+		return a.limitErr
+	case brig.KindOf(err) == brig.InvalidArgument:
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse("it was cut short, or a size in it is a lie").Because(err)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return refuse("its zstd window is larger than %d MiB", zstdWindow>>20).Because(err)
+	}
+	return refuse("it is damaged, or not a tar archive").Because(err).
+		WithHint("send a tar archive of a root file system, plain or compressed with zstd or gzip")
+}
+
+// inEntry adds the name of the entry at which an archive was refused.
+func inEntry(name string, err error) error {
+	e := brig.AsError(err)
+	if e.Kind != brig.InvalidArgument {
+		return err
+	}
+	named := *e
+	named.Message = fmt.Sprintf("entry %s: %s", quote(name), e.Message)
+	return &named
+}

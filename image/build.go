@@ -1,0 +1,194 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/brig-run/brig"
+)
+
+// Build implements brig.ImageStore. It needs mmdebstrap, or debootstrap and to
+// be root, and takes packages from where this machine takes its own.
+func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
+	if err := checkBuild(b); err != nil {
+		return nil, err
+	}
+	m, err := openMachine(s.opts.hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	from, err := m.packageSources(b.Suite)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.newScratch()
+	if err != nil {
+		return nil, err
+	}
+	defer w.discard()
+	c, err := s.builder(b, from, w)
+	if err != nil {
+		return nil, err
+	}
+	report = oneAtATime(report)
+	report(brig.Progress{Step: "fetch and install packages of " + from.suite})
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// The child shall not outlive us, which to the kernel means this thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.start(ctx, report); err != nil {
+		return nil, err
+	}
+	img, err := s.take(ctx, delivery{
+		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: forgetBuilder,
+	}, report)
+	if err != nil {
+		stop()
+		// When the builder failed, its archive is cut short: the reason is
+		// the builder's and not the archive's.
+		werr := c.wait()
+		if brig.KindOf(err) == brig.InvalidArgument && werr != nil && !c.stopped() {
+			err = werr
+		}
+		return nil, err
+	}
+	return img, nil
+}
+
+// checkBuild refuses what a builder could take for an option or for a pattern.
+func checkBuild(b brig.ImageBuild) error {
+	if err := checkNewName(b.Name); err != nil {
+		return err
+	}
+	if b.Suite != "" && !validSuite(b.Suite) {
+		return brig.InvalidField("suite", "%.80q is not the name of a Debian release", b.Suite).
+			WithHint("for example: bookworm")
+	}
+	const most = 1000
+	if len(b.Packages) > most {
+		return brig.InvalidField("packages", "there are more than %d", most)
+	}
+	for _, p := range b.Packages {
+		if !validPackage(p) {
+			return brig.InvalidField("packages", "%.80q is not the name of a Debian package", p).
+				WithHint("for example: python3-numpy")
+		}
+	}
+	return nil
+}
+
+const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+// validPackage admits Debian's package names, with an architecture behind a
+// colon. A "-" at the end is not admitted: for apt it means to remove.
+func validPackage(p string) bool {
+	name, arch, hasArch := strings.Cut(p, ":")
+	if hasArch && (arch == "" || strings.Trim(arch, lowerAndDigits) != "") {
+		return false
+	}
+	return len(name) >= 2 && len(name) <= 128 && strings.Trim(name[:1], lowerAndDigits) == "" &&
+		strings.Trim(name, lowerAndDigits+"+.-") == "" && !strings.HasSuffix(name, "-")
+}
+
+func validSuite(s string) bool {
+	return len(s) <= 64 && strings.Trim(s[:1], lowerAndDigits) == "" && strings.Trim(s, lowerAndDigits+".-") == ""
+}
+
+// builder chooses the command that builds b and writes it as a tar archive.
+func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*child, error) {
+	tmp := filepath.Join(w.dir, "tmp")
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return nil, fmt.Errorf("make build folder: %w", err)
+	}
+	c := &child{dir: tmp, namespaces: s.privileged, extraEnv: s.opts.BuildEnv}
+	if path, err := s.opts.lookPath("mmdebstrap"); err == nil {
+		c.path = path
+		c.args = []string{
+			"--variant=minbase", "--format=tar",
+			// A name that no package has is a mistake and not a pattern.
+			`--aptopt=APT::Cmd::Pattern-Only "true"`,
+		}
+		if len(b.Packages) > 0 {
+			c.args = append(c.args, "--include="+strings.Join(b.Packages, ","))
+		}
+		// Sources go in by the standard input: they may hold a password, and
+		// everybody on the machine can read a command line.
+		c.args = append(c.args, "--", from.suite, "-", "-")
+		c.in = from.String()
+		return c, nil
+	}
+	if path, err := s.opts.lookPath("debootstrap"); err == nil && s.privileged {
+		return c, c.useDebootstrap(path, b, from)
+	}
+	return nil, brig.Errorf(brig.Unavailable, "building an image of Debian packages needs mmdebstrap on this machine").
+		WithHint("apt-get install mmdebstrap")
+}
+
+// useDebootstrap makes c run debootstrap, which fills a folder, and then tar.
+func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSources) error {
+	if strings.ContainsAny(from.uri(), "@") {
+		return brig.Errorf(brig.Unavailable, "this machine's package source has a password, which debootstrap would show to everybody").
+			WithHint("apt-get install mmdebstrap")
+	}
+	// The arguments are the script's own and never part of its text.
+	const script = `set -e; rootfs=$1; shift; "$@" >&2; exec tar --numeric-owner --one-file-system -C "$rootfs" -c .`
+	rootfs := filepath.Join(c.dir, "rootfs")
+	c.path = "/bin/sh"
+	c.args = []string{"-c", script, "sh", rootfs, path, "--variant=minbase"}
+	if len(b.Packages) > 0 {
+		c.args = append(c.args, "--include="+strings.Join(b.Packages, ","))
+	}
+	c.args = append(c.args, from.suite, rootfs, from.uri())
+	c.needNamespaces = true // it mounts things below rootfs, which we delete
+	return nil
+}
+
+// forgetBuilder removes what a builder copies of the machine that it runs on:
+// package sources, which may hold passwords, its name and its resolver.
+func forgetBuilder(f *finisher) error {
+	for _, name := range []string{
+		"etc/apt/sources.list", "etc/apt/sources.list.d", "etc/apt/auth.conf", "etc/apt/auth.conf.d",
+		"etc/apt/apt.conf.d/99mmdebstrap", "var/lib/apt/lists", "var/cache/apt/archives",
+		"var/log/bootstrap.log", "debootstrap",
+	} {
+		if err := f.root.RemoveAll(name); err != nil {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	for name, content := range map[string]string{
+		"etc/hostname": "sandbox\n", "etc/hosts": syntheticHosts, "etc/resolv.conf": syntheticResolver,
+		"etc/machine-id": "",
+	} {
+		if err := f.write(name, []byte(content)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"etc/apt/sources.list.d", "var/lib/apt/lists", "var/cache/apt/archives"} {
+		if err := f.root.MkdirAll(name, 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// oneAtATime makes report safe to call from the reader of messages and the
+// reader of the archive.
+func oneAtATime(report func(brig.Progress)) func(brig.Progress) {
+	if report == nil {
+		return func(brig.Progress) {}
+	}
+	var mu sync.Mutex
+	return func(p brig.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		report(p)
+	}
+}

@@ -1,0 +1,48 @@
+package image
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// The limits of one entry's name.
+const (
+	maxPath  = 4095
+	maxName  = 255
+	maxDepth = 128
+)
+
+// cleanName returns the name of an entry relative to the root, "." for the
+// root itself. A name with ".." is refused and not cleaned: no honest archive
+// has one, and what it means depends on links that are not followed.
+func cleanName(name string) (string, error) {
+	switch {
+	case strings.Contains(name, "\x00"):
+		return "", refuse("entry %s: there is a NUL in its name", quote(name))
+	case len(name) > maxPath:
+		return "", refuse("entry %s: its name is longer than %d bytes", quote(name), maxPath)
+	}
+	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", refuse("entry %s: there is a \"..\" in its name", quote(name))
+		}
+		if len(part) > maxName {
+			return "", refuse("entry %s: a part of its name is longer than %d bytes", quote(name), maxName)
+		}
+	}
+	if clean == "" {
+		return ".", nil
+	}
+	if strings.Count(clean, "/") >= maxDepth {
+		return "", refuse("entry %s: it is more than %d directories deep", quote(name), maxDepth)
+	}
+	return clean, nil
+}
+
+// quote shows a name that somebody else chose: short, and with nothing in it
+// that a terminal or a log would act on.
+func quote(name string) string {
+	return fmt.Sprintf("%.120q", name)
+}

@@ -1,0 +1,94 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io/fs"
+	"syscall"
+)
+
+// hostVersion changes with every change to what the host image is made of.
+const hostVersion = 1
+
+// fingerprint gathers what tells one state of the machine from another.
+type fingerprint struct{ h hash.Hash }
+
+func newFingerprint(privileged bool) *fingerprint {
+	p := &fingerprint{h: sha256.New()}
+	fmt.Fprintf(p.h, "host image %d, privileged %t\n", hostVersion, privileged)
+	return p
+}
+
+// add adds a file or directory, and where it leads if it is a link.
+func (p *fingerprint) add(m *machine, name string) {
+	fi, err := m.root.Lstat(name)
+	if err != nil {
+		fmt.Fprintf(p.h, "%q: nothing\n", name)
+		return
+	}
+	if name == "usr" || name == "etc" {
+		// Their times change with files that we do not look at.
+		fmt.Fprintf(p.h, "%q: %s\n", name, fi.Mode())
+	} else {
+		p.addInfo(name, fi)
+	}
+	if fi.Mode().Type() != fs.ModeSymlink {
+		return
+	}
+	target, _ := m.root.Readlink(name)
+	end, err := m.resolve(name)
+	fmt.Fprintf(p.h, "%q -> %q -> %q %t\n", name, target, end, err == nil)
+	if err == nil {
+		if fi, err := m.root.Lstat(end); err == nil && fi.Mode().IsRegular() {
+			p.addInfo(end, fi)
+		}
+	}
+}
+
+func (p *fingerprint) addInfo(name string, fi fs.FileInfo) {
+	var inode uint64
+	var uid, gid uint32
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		inode, uid, gid = st.Ino, st.Uid, st.Gid
+	}
+	fmt.Fprintf(p.h, "%q: %s %d %d %d %d:%d\n", name, fi.Mode(), fi.Size(), fi.ModTime().UnixNano(), inode, uid, gid)
+}
+
+func (p *fingerprint) sum() string { return hex.EncodeToString(p.h.Sum(nil)) }
+
+// fingerprint tells one state of the machine from another, as far as the host
+// image depends on it, without reading any file.
+func (m *machine) fingerprint(privileged bool) string {
+	p := newFingerprint(privileged)
+	p.add(m, "usr")
+	for _, name := range hostLinks() {
+		p.add(m, name)
+	}
+	p.add(m, "etc")
+	for _, name := range hostFiles() {
+		p.add(m, "etc/"+name)
+	}
+	for _, name := range m.hostTreeNames() {
+		p.addTree(m, name)
+	}
+	// These two are large, and their files are replaced and not rewritten, so
+	// that the directory's own time tells.
+	p.add(m, "etc/alternatives")
+	p.add(m, certsDir)
+	p.add(m, certsDir+"/ca-certificates.crt")
+	p.add(m, certsDir+"/java/cacerts")
+	return p.sum()
+}
+
+// addTree adds everything below dir without following links.
+func (p *fingerprint) addTree(m *machine, dir string) {
+	_ = fs.WalkDir(m.root.FS(), dir, func(name string, _ fs.DirEntry, err error) error {
+		p.add(m, name)
+		if err != nil {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}

@@ -1,0 +1,190 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// finisher makes a root file system fit to start from: with the places where
+// things are mounted, and with the user that programs run as. It follows no
+// link. Where an image has a link or a file in such a place, a directory takes
+// its stead, for a mount would follow the link.
+type finisher struct {
+	root  *os.Root
+	chown bool
+}
+
+// maxAccounts is the largest /etc/passwd or /etc/group that is looked at.
+const maxAccounts = 1 << 20
+
+func (f *finisher) finish() error {
+	if err := f.checkKind(); err != nil {
+		return err
+	}
+	for _, name := range []string{"proc", "dev", "sys"} {
+		// Something is always mounted there, so whatever is below is of no
+		// use, and a link there could lead a mount astray.
+		if err := f.root.RemoveAll(name); err != nil {
+			return fmt.Errorf("clear %s: %w", name, err)
+		}
+	}
+	for _, p := range []place{
+		{"proc", 0o555, false}, {"dev", 0o755, false}, {"sys", 0o555, false},
+		{"tmp", fs.ModeSticky | 0o777, false}, {"run", 0o755, false},
+		{"etc", 0o755, false}, {"workspace", 0o755, true},
+		{"home", 0o755, false}, {"home/user", 0o755, true},
+	} {
+		if err := f.place(p); err != nil {
+			return fmt.Errorf("make %s: %w", p.name, err)
+		}
+	}
+	if err := f.accounts(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkKind refuses an archive of images, which people mistake for an image.
+func (f *finisher) checkKind() error {
+	if !isThere(f.root, "usr") && !isThere(f.root, "bin") &&
+		(isThere(f.root, "oci-layout") || isThere(f.root, "manifest.json")) {
+		return refuse("it is an archive of images and not a root file system").
+			WithHint("flatten the image first, for example with docker create and docker export")
+	}
+	return nil
+}
+
+// place makes p a directory of its own, whatever it was.
+func (f *finisher) place(p place) error {
+	fi, err := f.root.Lstat(p.name)
+	if err == nil && !fi.IsDir() {
+		if err := f.root.Remove(p.name); err != nil {
+			return err
+		}
+		err = fs.ErrNotExist
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := f.root.Mkdir(p.name, 0o700); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	if f.chown {
+		owner := 0
+		if p.user {
+			owner = userID
+		}
+		if err := f.root.Lchown(p.name, owner, owner); err != nil {
+			return err
+		}
+	}
+	return f.root.Chmod(p.name, p.mode)
+}
+
+// accounts sees to it that uid and gid 1000 have a name.
+func (f *finisher) accounts() error {
+	shell := "/bin/sh"
+	if isThere(f.root, "usr/bin/bash") || isThere(f.root, "bin/bash") {
+		shell = "/bin/bash"
+	}
+	err := f.account("etc/passwd", "root:x:0:0:root:/root:"+shell, ":1000:1000::/home/user:"+shell)
+	if err != nil {
+		return err
+	}
+	return f.account("etc/group", "root:x:0:", ":1000:")
+}
+
+// account appends a line for ID 1000, the third field, to a file of accounts
+// that has none. rest is the line behind the name and its "x".
+func (f *finisher) account(name, first, rest string) error {
+	b, err := f.readAccounts(name)
+	if err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		b = []byte(first + "\n")
+	}
+	taken := map[string]bool{}
+	for line := range bytes.Lines(b) {
+		fields := strings.Split(strings.TrimSpace(string(line)), ":")
+		taken[fields[0]] = true
+		if len(fields) > 2 && fields[2] == strconv.Itoa(userID) {
+			return f.write(name, b)
+		}
+	}
+	user := "user"
+	for n := userID; taken[user]; n++ {
+		user = "user" + strconv.Itoa(n)
+	}
+	if b[len(b)-1] != '\n' {
+		b = append(b, '\n')
+	}
+	return f.write(name, append(b, user+":x"+rest+"\n"...))
+}
+
+// readAccounts reads a file of accounts; one that is missing, or a link and
+// thus somewhere else, is empty.
+func (f *finisher) readAccounts(name string) ([]byte, error) {
+	fi, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	switch {
+	case fi.IsDir():
+		return nil, refuse("entry %s: it is a directory", quote(name))
+	case !fi.Mode().IsRegular():
+		return nil, nil
+	case fi.Size() > maxAccounts:
+		return nil, refuse("entry %s: it is larger than %d bytes, the limit", quote(name), maxAccounts)
+	}
+	in, err := f.root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	defer func() { _ = in.Close() }()
+	b, err := io.ReadAll(io.LimitReader(in, maxAccounts))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// write replaces a file. It never writes into the one that is there, which may
+// have another name as well, or be a link.
+func (f *finisher) write(name string, content []byte) error {
+	err := f.root.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = f.create(name, content)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path.Clean(name), err)
+	}
+	return nil
+}
+
+func (f *finisher) create(name string, content []byte) error {
+	out, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(content)
+	if err == nil {
+		err = out.Chmod(0o644)
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/brig-run/brig"
+)
+
+// host returns the host image that fits this machine as it is now.
+func (s *Store) host(ctx context.Context) (*brig.Image, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := openMachine(s.opts.hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	mark := m.fingerprint(s.privileged)
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	if x.Host.Fingerprint == mark {
+		found, err := s.readMeta(x.Host.Digest)
+		if err == nil {
+			return found.image(x), nil
+		}
+		if brig.KindOf(err) != brig.NotFound {
+			return nil, err
+		}
+	}
+	return s.buildHost(ctx, m, mark)
+}
+
+// buildHost makes the synthetic part of the host image anew.
+func (s *Store) buildHost(ctx context.Context, m *machine, mark string) (*brig.Image, error) {
+	start := s.opts.Now()
+	w, err := s.newScratch()
+	if err != nil {
+		return nil, err
+	}
+	defer w.discard()
+	root, err := w.makeRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	t := &hostTree{out: root, m: m, chown: s.privileged, log: s.opts.Log}
+	if err := t.build(); err != nil {
+		return nil, fmt.Errorf("build host image: %w", err)
+	}
+	digest, err := treeDigest(root, t.binds)
+	if err != nil {
+		return nil, fmt.Errorf("digest host image: %w", err)
+	}
+	img, err := s.publish(ctx, w, &meta{
+		Version: metaVersion, Digest: digest, Created: s.opts.Now().UTC(), Source: sourceHost, Binds: t.binds,
+	}, func(x *index) { x.Host = hostPointer{Fingerprint: mark, Digest: digest} })
+	if err != nil {
+		return nil, err
+	}
+	s.opts.Log.Info("host image is ready", "digest", digest, "took", s.opts.Now().Sub(start))
+	return img, nil
+}
+
+// makeRoot makes and opens the folder that becomes an image's root.
+func (w *scratch) makeRoot() (*os.Root, error) {
+	dir := filepath.Join(w.dir, "image", "root")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make image folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
+		return nil, fmt.Errorf("open image folder to others: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open image folder: %w", err)
+	}
+	return root, nil
+}

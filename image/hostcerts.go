@@ -1,0 +1,113 @@
+package image
+
+import (
+	"encoding/binary"
+	"encoding/pem"
+	"path"
+	"strings"
+)
+
+const certsDir = "etc/ssl/certs"
+
+// certificates copies the public certificates that this machine trusts, so
+// that a sandbox with a network can check whom it talks to.
+func (t *hostTree) certificates() error {
+	for _, e := range t.m.list(certsDir) {
+		name := path.Join(certsDir, e.Name())
+		if e.IsDir() {
+			continue
+		}
+		if err := t.certificate(name, name, isCertificates); err != nil {
+			return err
+		}
+	}
+	const bundle, fedora = certsDir + "/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt"
+	if _, err := t.out.Lstat(bundle); err != nil {
+		if err := t.certificate(fedora, bundle, isCertificates); err != nil {
+			return err
+		}
+	}
+	if t.m.exists(fedora) {
+		if err := t.link("/"+bundle, fedora); err != nil {
+			return err
+		}
+	}
+	const java = certsDir + "/java/cacerts"
+	return t.certificate(java, java, isTrustStore)
+}
+
+// certificate copies the machine's file from as to, if check finds nothing but
+// certificates in it.
+func (t *hostTree) certificate(from, to string, check func([]byte) bool) error {
+	b, err := t.m.read(from, maxHostFile)
+	if err != nil || !check(b) {
+		return nil
+	}
+	target, ok := t.linkIntoUsr(from)
+	if !ok {
+		if beside, err := t.m.root.Readlink(from); err == nil && !strings.Contains(beside, "/") {
+			target, ok = beside, true
+		}
+	}
+	if ok && from == to {
+		if !t.fits(from, 0) {
+			return nil
+		}
+		return t.link(target, to)
+	}
+	if !t.fits(from, int64(len(b))) {
+		return nil
+	}
+	return t.write(to, b)
+}
+
+// isCertificates reports whether b is PEM with certificates and nothing else.
+func isCertificates(b []byte) bool {
+	n := 0
+	for {
+		var block *pem.Block
+		block, b = pem.Decode(b)
+		if block == nil {
+			return n > 0 && !strings.Contains(string(b), "PRIVATE KEY")
+		}
+		switch block.Type {
+		case "CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE":
+			n++
+		default:
+			return false
+		}
+	}
+}
+
+// isTrustStore reports whether b is a Java key store (JKS) in which every
+// entry is a trusted certificate and none is a key.
+func isTrustStore(b []byte) bool {
+	const magic, trusted = 0xfeedfeed, 2
+	next := func(n int) []byte {
+		if n < 0 || n > len(b) {
+			b = nil
+			return make([]byte, 8) // zeros: no tag has that value
+		}
+		p := b[:n]
+		b = b[n:]
+		return p
+	}
+	u16 := func() int { return int(binary.BigEndian.Uint16(next(2))) }
+	u32 := func() int { return int(binary.BigEndian.Uint32(next(4))) }
+	if len(b) < 12 || u32() != magic {
+		return false
+	}
+	version, count := u32(), u32()
+	for range count {
+		if u32() != trusted {
+			return false
+		}
+		next(u16()) // alias
+		next(8)     // time
+		if version == 2 {
+			next(u16()) // kind of certificate
+		}
+		next(u32())
+	}
+	return count > 0 && len(b) == 20 // a SHA-1 and nothing more
+}

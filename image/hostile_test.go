@@ -1,0 +1,184 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// What is to become of a hostile archive.
+const (
+	refused  = "refused"  // Import fails, and says why
+	confined = "confined" // Import succeeds, and nothing got out
+)
+
+// hostile is one archive of the corpus.
+type hostile struct {
+	name string
+	make func(m *maker, canary string) []byte // nil result: the maker's own
+	want string
+	says string // what the error of a refusal mentions
+	// escapes says that a naive extractor falls for it.
+	escapes bool
+}
+
+func corpus() []hostile {
+	return append(append(corpusPaths(), corpusPlaces()...), corpusContents()...)
+}
+
+func (h hostile) bytes(t testing.TB, canary string) []byte {
+	m := newMaker(t)
+	if b := h.make(m, canary); b != nil {
+		return b
+	}
+	return m.bytes()
+}
+
+func TestHostileArchives(t *testing.T) {
+	t.Parallel()
+	if n := len(corpus()); n < 60 {
+		t.Errorf("the corpus has shrunk to %d archives", n)
+	}
+	for _, h := range corpus() {
+		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			for _, privileged := range []bool{true, false} {
+				if privileged && os.Geteuid() != 0 {
+					continue
+				}
+				a := newArena(t)
+				a.store.privileged = privileged
+				img, err := a.importBytes(t, h.bytes(t, a.canary))
+				if cerr := a.check(); cerr != nil {
+					t.Errorf("privileged %t: %v", privileged, cerr)
+				}
+				switch h.want {
+				case confined:
+					if err != nil {
+						t.Fatalf("privileged %t: %v", privileged, err)
+					}
+					a.checkPlaces(t, img.Digest)
+				case refused:
+					e := brig.AsError(err)
+					if e == nil || e.Kind != brig.InvalidArgument || e.Field != "archive" {
+						t.Fatalf("privileged %t: not refused: %v, %v", privileged, img, err)
+					}
+					if !strings.Contains(e.Message, h.says) {
+						t.Errorf("the message is %q, without %q", e.Message, h.says)
+					}
+					if strings.ContainsAny(e.Message, "\x00\x1b\n") || len(e.Message) > 600 {
+						t.Errorf("the message is unfit for a terminal: %q", e.Message)
+					}
+					if strings.Contains(e.Message, a.store.dir) || strings.Contains(e.Hint, a.store.dir) {
+						t.Errorf("the message tells where the store is: %q", e.Message)
+					}
+					if list, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(list) > 0 {
+						t.Errorf("left in the store: %v, %v", list, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// checkPlaces checks what every image has: real directories to mount upon.
+func (a *arena) checkPlaces(t *testing.T, digest string) {
+	t.Helper()
+	r, err := a.store.Root(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "proc", "dev", "sys", "tmp", "run", "etc", "workspace", "home", "home/user"} {
+		fi, err := os.Lstat(filepath.Join(r.Dir, name))
+		if err != nil || !fi.IsDir() {
+			t.Errorf("%s: %v, %v", name, fi, err)
+		}
+	}
+	for _, name := range []string{"etc/passwd", "etc/group"} {
+		fi, err := os.Lstat(filepath.Join(r.Dir, name))
+		if err != nil || !fi.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", name, fi, err)
+		}
+	}
+}
+
+// TestNaiveExtractorIsCaught is the control: the arena has to notice what an
+// extractor without care does.
+func TestNaiveExtractorIsCaught(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, h := range corpus() {
+		if !h.escapes {
+			continue
+		}
+		n++
+		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			naive(t, a.store.path("sha256-naive"), h.bytes(t, a.canary))
+			if err := a.check(); err == nil {
+				t.Error("the arena did not notice")
+			} else {
+				t.Log(err)
+			}
+		})
+	}
+	if n < 20 {
+		t.Errorf("only %d archives fool a naive extractor", n)
+	}
+}
+
+// naive extracts as it is done too often.
+func naive(t *testing.T, root string, archive []byte) {
+	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return root + "/" + name
+	}
+	r := tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		p := in(h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			_ = os.MkdirAll(p, 0o755)
+			_ = os.Chmod(p, h.FileInfo().Mode())
+		case tar.TypeSymlink:
+			_ = os.Remove(p)
+			_ = os.Symlink(h.Linkname, p)
+		case tar.TypeLink:
+			_ = os.Link(in(h.Linkname), p)
+		case tar.TypeReg:
+			_ = os.MkdirAll(filepath.Dir(p), 0o755)
+			if f, err := os.Create(p); err == nil {
+				_, _ = io.Copy(f, r)
+				_ = f.Close()
+				_ = os.Chmod(p, h.FileInfo().Mode())
+			}
+		}
+	}
+	// The last step of an import, done without care.
+	for _, name := range []string{"proc", "dev", "sys", "tmp", "run", "workspace", "home", "home/user"} {
+		_ = os.MkdirAll(filepath.Join(root, name), 0o755)
+		_ = os.Chmod(filepath.Join(root, name), 0o777)
+	}
+	for _, name := range []string{"etc/passwd", "etc/group", "dev/null"} {
+		if f, err := os.OpenFile(filepath.Join(root, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644); err == nil {
+			_, _ = f.WriteString("user:x:1000:1000::/home/user:/bin/sh\n")
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// userID is the user and the group that programs in a sandbox run as.
+const userID = 1000
+
+// hostTree builds the synthetic part of the host image in out.
+type hostTree struct {
+	out   *os.Root
+	m     *machine
+	chown bool
+	log   *slog.Logger
+	binds []Bind
+
+	copied, size int64 // what was copied from the machine so far
+}
+
+// place is a directory of the tree.
+type place struct {
+	name string
+	mode fs.FileMode
+	user bool // belongs to the sandbox's user
+}
+
+// hostPlaces are the directories that every host image has.
+func hostPlaces() []place {
+	const sticky = fs.ModeSticky | 0o777
+	return []place{
+		{"usr", 0o755, false},
+		{"proc", 0o555, false}, {"dev", 0o755, false}, {"sys", 0o555, false},
+		{"tmp", sticky, false}, {"run", 0o755, false},
+		{"var", 0o755, false}, {"var/tmp", sticky, false}, {"var/lib", 0o755, false},
+		{"var/cache", 0o755, false}, {"var/log", 0o755, false}, {"var/spool", 0o755, false},
+		{"home", 0o755, false}, {"home/user", 0o755, true},
+		{"root", 0o700, false}, {"workspace", 0o755, true},
+		{"opt", 0o755, false}, {"srv", 0o755, false}, {"mnt", 0o755, false}, {"media", 0o755, false},
+		{"etc", 0o755, false},
+	}
+}
+
+// hostLinks are the names beside /usr that lead into it, or did once.
+func hostLinks() []string { return []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} }
+
+func (t *hostTree) build() error {
+	for _, p := range hostPlaces() {
+		if err := t.mkdir(p); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{"var/run": "/run", "var/lock": "/run/lock"} {
+		if err := t.out.Symlink(target, name); err != nil {
+			return err
+		}
+	}
+	if err := t.userland(); err != nil {
+		return err
+	}
+	return t.etc()
+}
+
+// userland lays out /usr, /bin, /lib and their kin as this machine has them.
+func (t *hostTree) userland() error {
+	usr, err := t.m.resolve("usr")
+	if err != nil {
+		return brig.Errorf(brig.Unavailable, "this machine has no /usr that everybody may read").
+			WithHint("use another image: brig image build debian NAME PACKAGE...").Because(err)
+	}
+	t.binds = append(t.binds, Bind{Source: filepath.Join(t.m.dir, usr), Target: "/usr"})
+	for _, name := range hostLinks() {
+		fi, err := t.m.root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		switch fi.Mode().Type() {
+		case fs.ModeSymlink:
+			target, err := t.m.root.Readlink(name)
+			if err != nil {
+				return err
+			}
+			if p, err := t.m.resolve(name); err != nil || !strings.HasPrefix(p, usr+"/") {
+				t.log.Warn("left out of the host image: it does not lead into /usr", "link", name)
+				continue
+			}
+			if err := t.out.Symlink(target, name); err != nil {
+				return err
+			}
+		case fs.ModeDir:
+			if err := t.mkdir(place{name, 0o755, false}); err != nil {
+				return err
+			}
+			t.binds = append(t.binds, Bind{Source: filepath.Join(t.m.dir, name), Target: "/" + name})
+		}
+	}
+	return nil
+}
+
+func (t *hostTree) mkdir(p place) error {
+	if err := t.out.Mkdir(p.name, 0o700); err != nil {
+		return err
+	}
+	if p.user && t.chown {
+		if err := t.out.Lchown(p.name, userID, userID); err != nil {
+			return err
+		}
+	}
+	return t.out.Chmod(p.name, p.mode) // and not by Mkdir, which the umask bends
+}
+
+// write makes a file of the tree, and the directories above it.
+func (t *hostTree) write(name string, content []byte) error {
+	if err := t.makeParents(name); err != nil {
+		return err
+	}
+	f, err := t.out.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// link makes a symbolic link of the tree, and the directories above it.
+func (t *hostTree) link(target, name string) error {
+	if err := t.makeParents(name); err != nil {
+		return err
+	}
+	return t.out.Symlink(target, name)
+}
+
+func (t *hostTree) makeParents(name string) error {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	fi, err := t.out.Lstat(dir)
+	if err == nil {
+		if !fi.IsDir() {
+			return fmt.Errorf("make %s: %s is not a directory", name, dir)
+		}
+		return nil
+	}
+	if err := t.makeParents(dir); err != nil {
+		return err
+	}
+	return t.mkdir(place{dir, 0o755, false})
+}

@@ -1,0 +1,134 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/brig-run/brig"
+)
+
+// Import implements brig.ImageStore. Devices, fifos and sockets of the archive
+// are left out, and the last step that is reported says how many.
+func (s *Store) Import(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
+	if err := checkNewName(name); err != nil {
+		return nil, err
+	}
+	return s.take(ctx, delivery{name: name, source: sourceTarball, tar: r}, report)
+}
+
+// delivery is an archive that becomes an image.
+type delivery struct {
+	name, source string
+	tar          io.Reader
+	// arrived is asked once the archive was read to its end; an error of it
+	// means that the archive is not to be used. It may be nil.
+	arrived func() error
+	// edit changes the unpacked files before they become an image. May be nil.
+	edit func(*finisher) error
+}
+
+// take unpacks an archive and makes an image of it, or leaves nothing.
+func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)) (*brig.Image, error) {
+	if report == nil {
+		report = func(brig.Progress) {}
+	}
+	w, err := s.newScratch()
+	if err != nil {
+		return nil, err
+	}
+	defer w.discard()
+	root, err := w.makeRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+
+	a, err := openArchive(ctx, d.tar, &s.opts)
+	if err != nil {
+		return nil, err
+	}
+	defer a.closeOut()
+	u := &unpacker{
+		root: root, a: a, chown: s.privileged,
+		maxSize: s.opts.MaxSize, maxFiles: s.opts.MaxFiles,
+	}
+	defer u.close()
+	if err := u.all(report); err != nil {
+		return nil, err
+	}
+	if d.arrived != nil {
+		if err := d.arrived(); err != nil {
+			return nil, err
+		}
+	}
+	if u.skipped > 0 {
+		report(brig.Progress{Step: fmt.Sprintf("left out %d devices and fifos", u.skipped), Done: u.size})
+	}
+	report(brig.Progress{Step: "finish", Done: u.size})
+	f := &finisher{root: root, chown: s.privileged}
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	if d.edit != nil {
+		if err := d.edit(f); err != nil {
+			return nil, err
+		}
+	}
+	digest := a.digest()
+	img, err := s.publish(ctx, w, &meta{
+		Version: metaVersion, Digest: digest, Size: u.size, Files: u.files, Skipped: u.skipped,
+		Created: s.opts.Now().UTC(), Source: d.source,
+	}, func(x *index) { x.Names[d.name] = digest })
+	if err != nil {
+		return nil, err
+	}
+	s.opts.Log.Info("image is ready", "name", d.name, "digest", digest, "source", d.source,
+		"bytes", u.size, "files", u.files, "left_out", u.skipped)
+	return img, nil
+}
+
+// all unpacks the whole archive and checks that nothing follows it.
+func (u *unpacker) all(report func(brig.Progress)) error {
+	const step = 16 << 20
+	var next int64
+	last := "" // the entry before, to say where an archive is damaged
+	t := tar.NewReader(u.a)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			err = u.a.explain(err)
+			if last != "" {
+				return inEntry(last, err)
+			}
+			return err
+		}
+		last = h.Name
+		if err := u.entry(h, t); err != nil {
+			return err
+		}
+		if u.a.given >= next {
+			next = u.a.given + step
+			report(brig.Progress{Step: "unpack", Done: u.size})
+		}
+	}
+	if err := u.a.drain(); err != nil {
+		return err
+	}
+	if u.files == 0 {
+		return refuse("there is nothing in it")
+	}
+	return nil
+}
+
+// isThere reports whether name is in root, without following it.
+func isThere(root *os.Root, name string) bool {
+	_, err := root.Lstat(name)
+	return err == nil
+}

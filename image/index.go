@@ -1,0 +1,122 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// index says which name means which digest.
+type index struct {
+	Version int               `json:"version"`
+	Names   map[string]string `json:"names"`
+	Host    hostPointer       `json:"host"`
+}
+
+// hostPointer is the host image that fits the machine with that fingerprint.
+type hostPointer struct {
+	Fingerprint string `json:"fingerprint"`
+	Digest      string `json:"digest"`
+}
+
+const indexVersion = 1
+
+func (x *index) namesOf(digest string) []string {
+	var names []string
+	for n, d := range x.Names {
+		if d == digest {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// readIndex needs no lock: the file is only ever replaced as a whole.
+func (s *Store) readIndex() (*index, error) {
+	x := &index{Version: indexVersion, Names: map[string]string{}}
+	b, err := os.ReadFile(s.path("index.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read image index: %w", err)
+	}
+	if err := json.Unmarshal(b, x); err != nil {
+		return nil, fmt.Errorf("read image index: %w", err)
+	}
+	if x.Version != indexVersion {
+		return nil, fmt.Errorf("read image index: it is of version %d, not %d", x.Version, indexVersion)
+	}
+	if x.Names == nil {
+		x.Names = map[string]string{}
+	}
+	return x, nil
+}
+
+// change lets f change the index while no other process does. Nothing is
+// written when f returns an error.
+func (s *Store) change(ctx context.Context, f func(*index) error) error {
+	unlock, err := lockFile(ctx, s.path("lock"))
+	if err != nil {
+		return fmt.Errorf("lock image index: %w", err)
+	}
+	defer unlock()
+	x, err := s.readIndex()
+	if err != nil {
+		return err
+	}
+	if err := f(x); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(x, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode image index: %w", err)
+	}
+	if err := writeWhole(s.path("index.json"), b); err != nil {
+		return fmt.Errorf("write image index: %w", err)
+	}
+	return nil
+}
+
+// writeWhole replaces a file so that a crash leaves the old or the new one.
+// Only one writer at a time may replace the same file.
+func writeWhole(path string, b []byte) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the renames in a directory survive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package image
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// scratch is a folder for work in progress. A lock beside it is held for as
+// long as somebody works there, so that Open can tell a leftover.
+type scratch struct {
+	dir  string
+	lock string
+	f    *os.File
+}
+
+// newScratch makes an empty scratch folder. The caller discards it.
+func (s *Store) newScratch() (*scratch, error) {
+	w, err := s.claimScratch(rand.Text())
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(w.dir, 0o700); err != nil {
+		w.discard()
+		return nil, fmt.Errorf("make work folder: %w", err)
+	}
+	return w, nil
+}
+
+// errBusy says that another process holds a lock.
+var errBusy = errors.New("another process is working there")
+
+// claimScratch takes the lock of the scratch folder of that name, errBusy if
+// another holds it.
+func (s *Store) claimScratch(name string) (*scratch, error) {
+	w := &scratch{dir: s.path("tmp", name), lock: s.path("tmp", name+".lock")}
+	for {
+		f, err := os.OpenFile(w.lock, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("lock work folder: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, errBusy
+			}
+			return nil, fmt.Errorf("lock work folder: %w", err)
+		}
+		// Whoever held the lock before us may have removed the file, and then
+		// another process could lock its successor: be sure to hold the one
+		// that has the name.
+		mine, err1 := f.Stat()
+		named, err2 := os.Stat(w.lock)
+		if err1 == nil && err2 == nil && os.SameFile(mine, named) {
+			w.f = f
+			return w, nil
+		}
+		_ = f.Close()
+	}
+}
+
+// discard removes the folder with all that is in it, then lets go of it.
+func (w *scratch) discard() {
+	// What cannot be removed now is a leftover for the next Open.
+	if err := os.RemoveAll(w.dir); err == nil {
+		_ = os.Remove(w.lock)
+	}
+	_ = w.f.Close()
+}
+
+// clearLeftovers removes the scratch folders that nobody works in.
+func (s *Store) clearLeftovers() {
+	entries, err := os.ReadDir(s.path("tmp"))
+	if err != nil {
+		s.opts.Log.Warn("leftovers of images were not cleared", "error", err)
+		return
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".lock")
+		w, err := s.claimScratch(name)
+		if errors.Is(err, errBusy) {
+			continue
+		}
+		if err != nil {
+			s.opts.Log.Warn("a leftover of an image was not cleared", "folder", name, "error", err)
+			continue
+		}
+		if _, err := os.Lstat(w.dir); !errors.Is(err, fs.ErrNotExist) {
+			s.opts.Log.Info("clearing a leftover of an image", "folder", name)
+		}
+		w.discard()
+	}
+}
+
+// lockFile waits for an exclusive lock on a file that is never removed.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = f.Close()
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// The limits of an image unless Options say otherwise.
+const (
+	DefaultMaxSize  = 20 << 30
+	DefaultMaxFiles = 2_000_000
+	DefaultMaxRatio = 200
+)
+
+// Where an image came from: brig.Image.Source.
+const (
+	sourceHost    = "host"
+	sourceTarball = "tarball"
+	sourceDebian  = "debian"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Dir is the data folder; the store keeps to Dir/images.
+	Dir string
+	// MaxSize bounds the bytes of one image, unpacked. Default 20 GiB.
+	MaxSize int64
+	// MaxFiles bounds the entries of one image. Default 2 million.
+	MaxFiles int64
+	// MaxRatio bounds how many bytes come out of one byte of an archive, once
+	// 128 MiB have come out. Default 200.
+	MaxRatio int64
+	// BuildEnv is added to the environment of the builder of Debian images,
+	// for example "http_proxy=...". Default: nothing of ours.
+	BuildEnv []string
+	// Now tells the time. Default time.Now.
+	Now func() time.Time
+	// Log is the operator's. Default: nobody listens.
+	Log *slog.Logger
+
+	hostRoot   string                       // the machine's root; tests use another
+	ratioFloor int64                        // bytes that may come out whatever the ratio
+	lookPath   func(string) (string, error) // finds the builder of Debian images
+	sync       func(dir string) error       // makes what is in dir survive a power cut
+}
+
+// Store implements brig.ImageStore in a folder.
+type Store struct {
+	opts       Options
+	dir        string // Dir/images
+	privileged bool   // may give files away: we are root
+}
+
+var _ brig.ImageStore = (*Store)(nil)
+
+// Root is what a provider mounts: a directory to use read-only as the root,
+// and read-only binds on top of it.
+type Root struct {
+	Dir   string
+	Binds []Bind
+}
+
+// Bind shows the machine's Source at Target in the sandbox, read-only.
+type Bind struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// Open opens the store in o.Dir, makes it if there is none, and clears what a
+// crash left there.
+func Open(o Options) (*Store, error) {
+	if o.Dir == "" {
+		e := brig.Errorf(brig.InvalidConfig, "the image store has no data folder")
+		e.Field = "dir"
+		return nil, e
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find data folder %s: %w", o.Dir, err)
+	}
+	s := &Store{opts: o.withDefaults(), dir: filepath.Join(dir, "images"), privileged: os.Geteuid() == 0}
+	if err := os.MkdirAll(s.path("tmp"), 0o700); err != nil {
+		return nil, fmt.Errorf("make image store: %w", err)
+	}
+	if err := os.Chmod(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("close image store to others: %w", err)
+	}
+	s.clearLeftovers()
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxSize <= 0 {
+		o.MaxSize = DefaultMaxSize
+	}
+	if o.MaxFiles <= 0 {
+		o.MaxFiles = DefaultMaxFiles
+	}
+	if o.MaxRatio <= 0 {
+		o.MaxRatio = DefaultMaxRatio
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.hostRoot == "" {
+		o.hostRoot = "/"
+	}
+	if o.ratioFloor <= 0 {
+		o.ratioFloor = 128 << 20
+	}
+	if o.lookPath == nil {
+		o.lookPath = exec.LookPath
+	}
+	if o.sync == nil {
+		o.sync = syncFS
+	}
+	return o
+}
+
+// Root returns what to mount for the image of a digest.
+func (s *Store) Root(digest string) (Root, error) {
+	if err := checkDigest(digest); err != nil {
+		return Root{}, err
+	}
+	m, err := s.readMeta(digest)
+	if err != nil {
+		return Root{}, err
+	}
+	return Root{Dir: filepath.Join(s.imageDir(digest), "root"), Binds: m.Binds}, nil
+}
+
+// Resolve implements brig.ImageStore. The host image is made, or made anew
+// when the machine has changed, by the first Resolve that wants it.
+func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
+	if ref == brig.HostImage {
+		return s.host(ctx)
+	}
+	if err := checkRef(ref); err != nil {
+		return nil, err
+	}
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	digest := ref
+	if !isDigest(ref) {
+		if digest = x.Names[ref]; digest == "" {
+			return nil, unknown(ref)
+		}
+	}
+	m, err := s.readMeta(digest)
+	if brig.KindOf(err) == brig.NotFound {
+		return nil, unknown(ref) // a name may outlive its files for a moment
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.image(x), nil
+}
+
+// List implements brig.ImageStore: the host image first, then by name.
+func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
+	var images []*brig.Image
+	host, err := s.host(ctx)
+	switch {
+	case err == nil:
+		images = append(images, host)
+	case ctx.Err() != nil:
+		return nil, err
+	default: // a machine without a usable user land still has other images
+		s.opts.Log.Warn("host image is not available", "error", err)
+	}
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	for _, e := range entries {
+		hex, ok := strings.CutPrefix(e.Name(), "sha256-")
+		if !ok || (host != nil && "sha256:"+hex == host.Digest) {
+			continue
+		}
+		m, err := s.readMeta("sha256:" + hex)
+		if brig.KindOf(err) == brig.NotFound {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, m.image(x))
+	}
+	slices.SortStableFunc(images, func(a, b *brig.Image) int {
+		return strings.Compare(sortKey(a), sortKey(b))
+	})
+	return images, nil
+}
+
+// sortKey puts the host image first and images without a name last.
+func sortKey(m *brig.Image) string {
+	switch {
+	case slices.Contains(m.Names, brig.HostImage):
+		return ""
+	case len(m.Names) == 0:
+		return "~" + m.Digest
+	}
+	return m.Names[0]
+}
+
+// meta is what an image's meta.json says.
+type meta struct {
+	Version int       `json:"version"`
+	Digest  string    `json:"digest"`
+	Size    int64     `json:"size"`
+	Files   int64     `json:"files"`
+	Skipped int64     `json:"skipped,omitempty"` // devices, fifos and sockets
+	Created time.Time `json:"created"`
+	Source  string    `json:"source"`
+	Binds   []Bind    `json:"binds,omitempty"`
+}
+
+const metaVersion = 1
+
+func (m *meta) image(x *index) *brig.Image {
+	names := x.namesOf(m.Digest)
+	if x.Host.Digest == m.Digest {
+		names = append([]string{brig.HostImage}, names...)
+	}
+	return &brig.Image{
+		Digest: m.Digest, Names: names, Size: m.Size, Files: m.Files,
+		Created: m.Created, Source: m.Source,
+	}
+}
+
+// readMeta reads the meta.json of an image, NotFound if there is none.
+func (s *Store) readMeta(digest string) (*meta, error) {
+	b, err := os.ReadFile(filepath.Join(s.imageDir(digest), "meta.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unknown(digest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read image %s: %w", digest, err)
+	}
+	m := new(meta)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("read image %s: %w", digest, err)
+	}
+	if m.Version != metaVersion || m.Digest != digest {
+		return nil, fmt.Errorf("read image %s: its meta.json is of version %d and of %s", digest, m.Version, m.Digest)
+	}
+	return m, nil
+}
+
+func (s *Store) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+func (s *Store) imageDir(digest string) string {
+	return s.path(strings.Replace(digest, ":", "-", 1))
+}

@@ -1,0 +1,319 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// unpacker writes the entries of an archive below root and nowhere else. It
+// trusts os.Root to stay inside, and on top of that follows no link at all.
+type unpacker struct {
+	root  *os.Root
+	a     *archive
+	chown bool // keep owners; else everything is ours
+
+	maxSize, maxFiles    int64
+	size, files, skipped int64
+
+	// parent is the directory of the entry before, which most often is this
+	// one's as well. It cannot go stale: to replace a directory its parent
+	// has to be opened, and then that is the one we keep.
+	parent     *os.Root
+	parentName string
+	buf        []byte
+}
+
+func (u *unpacker) close() {
+	if u.parent != nil {
+		_ = u.parent.Close()
+		u.parent = nil
+	}
+}
+
+// entry unpacks one entry.
+func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
+	name, err := cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	if u.files++; u.files > u.maxFiles {
+		return refuse("entry %s: the archive has more than %d entries, the limit", quote(name), u.maxFiles)
+	}
+	if h.Size < 0 || h.Size > u.maxSize-u.size {
+		return refuse("entry %s: with it the archive unpacks to more than %d bytes, the limit", quote(name), u.maxSize)
+	}
+	base := path.Base(name)
+	switch {
+	case strings.HasPrefix(base, ".wh."):
+		return refuse("entry %s: it is a whiteout, so this is one layer of an image and not a root file system", quote(name)).
+			WithHint("flatten the image first, for example with docker export")
+	case h.Typeflag == tar.TypeXGlobalHeader:
+		return nil
+	case name == "." && h.Typeflag != tar.TypeDir:
+		return refuse("entry %s: the root is not a directory", quote(h.Name))
+	case name == ".":
+		return nil // every image's root is ours and 0755
+	}
+	if u.chown && (h.Uid < 0 || h.Gid < 0 || h.Uid > 1<<31 || h.Gid > 1<<31) {
+		return refuse("entry %s: its owner %d:%d is out of range", quote(name), h.Uid, h.Gid)
+	}
+	return u.place(h, name, base, content)
+}
+
+// place unpacks an entry that has passed the general rules.
+func (u *unpacker) place(h *tar.Header, name, base string, content io.Reader) error {
+	switch h.Typeflag {
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+		u.skipped++
+		return nil
+	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse, tar.TypeCont:
+	default:
+		return refuse("entry %s: entries of type %q are not supported", quote(name), h.Typeflag)
+	}
+	if err := u.enter(path.Dir(name)); err != nil {
+		return err
+	}
+	var err error
+	switch h.Typeflag {
+	case tar.TypeDir:
+		err = u.directory(h, name, base)
+	case tar.TypeSymlink:
+		err = u.symlink(h, name, base)
+	case tar.TypeLink:
+		err = u.hardLink(h, name, base)
+	default:
+		err = u.file(h, name, base, content)
+	}
+	switch {
+	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EMLINK):
+		return refuse("entry %s: this file system cannot hold it", quote(name)).Because(err)
+	case err != nil:
+		return fmt.Errorf("unpack %s: %w", quote(name), err)
+	}
+	return nil
+}
+
+// enter makes dir the parent, and makes it if it is missing. Each step must
+// be a directory itself: a link to one is not followed.
+func (u *unpacker) enter(dir string) error {
+	if u.parent != nil && u.parentName == dir {
+		return nil
+	}
+	u.close()
+	at, err := u.root.OpenRoot(".")
+	if err != nil {
+		return fmt.Errorf("open image folder: %w", err)
+	}
+	if dir != "." {
+		for part := range strings.SplitSeq(dir, "/") {
+			next, err := u.step(at, part, dir)
+			_ = at.Close()
+			if err != nil {
+				return err
+			}
+			at = next
+		}
+	}
+	u.parent, u.parentName = at, dir
+	return nil
+}
+
+func (u *unpacker) step(at *os.Root, part, dir string) (*os.Root, error) {
+	fi, err := at.Lstat(part)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// An archive may leave out directories; they count nevertheless.
+		if u.files++; u.files > u.maxFiles {
+			return nil, refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
+		}
+		if err := at.Mkdir(part, 0o755); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
+		}
+		if err := at.Chmod(part, 0o755); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
+		}
+	case err != nil:
+		return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
+	case fi.Mode().Type() == fs.ModeSymlink:
+		return nil, refuse("entry below %s: %s in it is a symbolic link, and links are not followed", quote(dir), quote(part))
+	case !fi.IsDir():
+		return nil, refuse("entry below %s: %s in it is not a directory", quote(dir), quote(part))
+	}
+	next, err := at.OpenRoot(part)
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
+	}
+	return next, nil
+}
+
+// clear removes what has an entry's name already, as tar does: a file is never
+// written through, since it may have another name as well.
+func (u *unpacker) clear(name, base string) error {
+	err := u.parent.Remove(base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
+		return refuse("entry %s: it would replace a directory that is not empty", quote(name))
+	}
+	return err
+}
+
+func (u *unpacker) directory(h *tar.Header, name, base string) error {
+	fi, err := u.parent.Lstat(base)
+	if err != nil || !fi.IsDir() {
+		if err == nil {
+			if err := u.clear(name, base); err != nil {
+				return err
+			}
+		}
+		if err := u.parent.Mkdir(base, 0o700); err != nil {
+			return err
+		}
+	}
+	if u.chown {
+		if err := u.parent.Lchown(base, h.Uid, h.Gid); err != nil {
+			return err
+		}
+	}
+	mode := fs.FileMode(h.Mode & 0o777)
+	if h.Mode&0o1000 != 0 {
+		mode |= fs.ModeSticky
+	}
+	if !u.chown {
+		mode |= 0o700 // we are not root, and have to get in and remove it one day
+	}
+	return u.parent.Chmod(base, mode)
+}
+
+func (u *unpacker) symlink(h *tar.Header, name, base string) error {
+	switch {
+	case h.Linkname == "" || strings.Contains(h.Linkname, "\x00"):
+		return refuse("entry %s: it is a link to %s", quote(name), quote(h.Linkname))
+	case len(h.Linkname) > maxPath:
+		return refuse("entry %s: what it links to is longer than %d bytes", quote(name), maxPath)
+	}
+	if err := u.clear(name, base); err != nil {
+		return err
+	}
+	if err := u.parent.Symlink(h.Linkname, base); err != nil {
+		return err
+	}
+	if u.chown {
+		return u.parent.Lchown(base, h.Uid, h.Gid)
+	}
+	return nil
+}
+
+// hardLink gives another name to a file that the archive has brought already.
+func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
+	target, err := cleanName(h.Linkname)
+	if err != nil {
+		return refuse("entry %s: it is a hard link to %s, which cannot be a name", quote(name), quote(h.Linkname)).Because(err)
+	}
+	if target == name {
+		return refuse("entry %s: it is a hard link to itself", quote(name))
+	}
+	// Walk both ways without following links; what is left to follow is none.
+	if err := u.enter(path.Dir(target)); err != nil {
+		return err
+	}
+	fi, err := u.parent.Lstat(path.Base(target))
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse("entry %s: it is a hard link to %s, which is not in the archive before it", quote(name), quote(target))
+	}
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() && fi.Mode().Type() != fs.ModeSymlink {
+		return refuse("entry %s: it is a hard link to %s, which is not a file", quote(name), quote(target))
+	}
+	if err := u.enter(path.Dir(name)); err != nil {
+		return err
+	}
+	if err := u.clear(name, base); err != nil {
+		return err
+	}
+	return u.root.Link(target, name)
+}
+
+func (u *unpacker) file(h *tar.Header, name, base string, content io.Reader) error {
+	if err := u.a.bounded(u.size + h.Size); err != nil {
+		return inEntry(name, err)
+	}
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	f, err := u.parent.OpenFile(base, flags, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		if err := u.clear(name, base); err != nil {
+			return err
+		}
+		f, err = u.parent.OpenFile(base, flags, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	err = u.fill(f, h, name, content)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return u.parent.Chtimes(base, time.Time{}, clampTime(h.ModTime))
+}
+
+func (u *unpacker) fill(f *os.File, h *tar.Header, name string, content io.Reader) error {
+	n, err := u.copy(f, content)
+	u.size += n
+	if err != nil {
+		return inEntry(name, err)
+	}
+	if u.chown {
+		if err := f.Chown(h.Uid, h.Gid); err != nil {
+			return err
+		}
+	}
+	mode := fs.FileMode(h.Mode & 0o777) // without set-user-ID, set-group-ID and sticky
+	if !u.chown {
+		mode |= 0o400 // we are not root, and have to show it to the sandbox
+	}
+	return f.Chmod(mode)
+}
+
+// copy tells errors of the archive, which it explains, from errors of the disk.
+func (u *unpacker) copy(f *os.File, content io.Reader) (written int64, err error) {
+	if u.buf == nil {
+		u.buf = make([]byte, 128<<10)
+	}
+	for {
+		n, rerr := content.Read(u.buf)
+		if n > 0 {
+			if _, err := f.Write(u.buf[:n]); err != nil {
+				return written, err
+			}
+			written += int64(n)
+		}
+		if errors.Is(rerr, io.EOF) {
+			return written, nil
+		}
+		if rerr != nil {
+			return written, u.a.explain(rerr)
+		}
+	}
+}
+
+// clampTime keeps a time within what every file system can store.
+func clampTime(t time.Time) time.Time {
+	if s := t.Unix(); s < 0 || s > 1<<33 {
+		return time.Unix(0, 0)
+	}
+	return t
+}
