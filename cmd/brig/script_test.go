@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/brig-run/brig"
+)
+
+// TestScripts runs the command line as users do: the built binary, on a data
+// folder of the script's own.
+func TestScripts(t *testing.T) {
+	bin := os.Getenv("BRIG_BIN_DIR")
+	if bin == "" {
+		root, err := filepath.Abs("../..")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("make", "-s", "-C", root, "build").CombinedOutput(); err != nil {
+			t.Fatalf("make build: %v: %s", err, out)
+		}
+		bin = filepath.Join(root, "bin")
+	}
+	// One folder for all scripts would have them wait for each other; one
+	// image for all spares its making.
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			data := filepath.Join(e.WorkDir, "data")
+			e.Setenv("PATH", bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+			e.Setenv("BRIG_DATA_DIR", data)
+			e.Setenv("HOME", e.WorkDir)
+			e.Defer(func() { sweep(t, filepath.Join(bin, "brig"), data) })
+			return nil
+		},
+	})
+}
+
+// sweep ends what a script that failed may have left.
+func sweep(t *testing.T, brig, data string) {
+	out, err := exec.Command(brig, "--data-dir", data, "sandbox", "ls", "--json").Output()
+	if err != nil {
+		return
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), `"name": "`); ok {
+			name = strings.TrimSuffix(strings.TrimSuffix(name, ","), `"`)
+			t.Logf("a script left sandbox %s", name)
+			_ = exec.Command(brig, "--data-dir", data, "sandbox", "rm", name).Run()
+		}
+	}
+}
+
+// The annotated file shows the defaults, and every field.
+func TestAnnotatedConfig(t *testing.T) {
+	c := &cli{configFile: "brig.yaml"}
+	cfg, err := c.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.bounds() != brig.DefaultBounds() {
+		t.Errorf("brig.yaml says %+v, the defaults are %+v", cfg.bounds(), brig.DefaultBounds())
+	}
+	if cfg.Listen != defaultListen {
+		t.Errorf("brig.yaml listens on %s", cfg.Listen)
+	}
+	var all map[string]any
+	b, err := os.ReadFile("brig.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"listen", "hosts", "limits", "lease", "timeout", "keep"} {
+		if _, ok := all[field]; !ok {
+			t.Errorf("brig.yaml does not show %s", field)
+		}
+	}
+}
+
+// The table of codes in the documents is the code's.
+func TestDocumentedCodes(t *testing.T) {
+	b, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range brig.Kinds {
+		if !strings.Contains(string(b), "| "+k.Code()+" | "+string(k)+" |") {
+			t.Errorf("docs/configuration.md does not say that %s is %s", k.Code(), k)
+		}
+	}
+}
