@@ -51,8 +51,10 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	defer x.watch(ctx, cmd)()
 	if sio.Stdin != nil {
 		go x.feed(sio.Stdin)
-	} else if err := wire.Write(conn, wire.TypeStdinEOF, nil); err != nil {
-		return res, lost(ctx, err)
+	} else {
+		// An agent that refuses has answered and closed already: its answer
+		// counts, not that this could not be written.
+		_ = wire.Write(conn, wire.TypeStdinEOF, nil)
 	}
 	return res, x.read(ctx, cmd, sio, res)
 }

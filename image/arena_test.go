@@ -185,7 +185,9 @@ func (m *maker) put(h tar.Header, content string) {
 }
 
 func (m *maker) file(name, content string) { m.put(tar.Header{Name: name}, content) }
-func (m *maker) dir(name string)           { m.put(tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, "") }
+func (m *maker) dir(name string) {
+	m.put(tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, "")
+}
 func (m *maker) link(name, target string) {
 	m.put(tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink}, "")
 }

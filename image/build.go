@@ -8,9 +8,13 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 )
+
+// grace is how long a builder may take to end once its archive has ended.
+const grace = 10 * time.Second
 
 // Build implements brig.ImageStore. It needs mmdebstrap, or debootstrap and to
 // be root, and takes packages from where this machine takes its own.
@@ -50,17 +54,19 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 	img, err := s.take(ctx, delivery{
 		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: forgetBuilder,
 	}, report)
-	if err != nil {
-		stop()
-		// When the builder failed, its archive is cut short: the reason is
-		// the builder's and not the archive's.
-		werr := c.wait()
-		if brig.KindOf(err) == brig.InvalidArgument && werr != nil && !c.stopped() {
-			err = werr
-		}
-		return nil, err
+	if err == nil {
+		return img, nil
 	}
-	return img, nil
+	if !c.silent() {
+		stop() // it would go on writing what nobody reads
+	}
+	defer time.AfterFunc(grace, stop).Stop()
+	// When the builder failed, its archive is cut short: the reason is the
+	// builder's and not the archive's.
+	if werr := c.wait(); werr != nil && !c.stopped() && brig.KindOf(err) == brig.InvalidArgument {
+		err = werr
+	}
+	return nil, err
 }
 
 // checkBuild refuses what a builder could take for an option or for a pattern.

@@ -24,7 +24,7 @@ type child struct {
 
 	cmd    *exec.Cmd
 	ctx    func() error
-	out    io.ReadCloser
+	out    *lastReader // its standard output
 	said   *listener
 	waited bool
 	result error
@@ -65,7 +65,7 @@ func (c *child) try(ctx context.Context, report func(brig.Progress), namespaces 
 	if err != nil {
 		return err
 	}
-	c.out = out
+	c.out = &lastReader{r: out}
 	return c.cmd.Start()
 }
 
@@ -91,6 +91,22 @@ func (c *child) wait() error {
 
 // stopped reports whether the child ended because it was told to.
 func (c *child) stopped() bool { return errors.Is(c.result, context.Canceled) }
+
+// silent reports whether the child has closed its standard output.
+func (c *child) silent() bool { return c.out.ended }
+
+// lastReader remembers whether it came to the end.
+type lastReader struct {
+	r     io.Reader
+	ended bool
+}
+
+// Read implements io.Reader.
+func (l *lastReader) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	l.ended = l.ended || errors.Is(err, io.EOF)
+	return n, err
+}
 
 // listener is a child's standard error: it reports steps, and keeps the end.
 type listener struct {

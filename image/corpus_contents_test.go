@@ -203,7 +203,8 @@ func corpusContents() []hostile {
 			return nil
 		}},
 		{name: "global header", want: confined, make: func(m *maker, _ string) []byte {
-			m.put(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "pwned"}}, "")
+			record := paxRecord("path", "pwned")
+			m.block('g', "pax", octal(len(record)), record)
 			m.file("x", "x")
 			return nil
 		}},

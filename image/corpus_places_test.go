@@ -13,6 +13,9 @@ func corpusPlaces() []hostile {
 		all = append(all, hostile{
 			name: place + " is a link", want: confined, escapes: true,
 			make: func(m *maker, c string) []byte {
+				if place == "home/user" {
+					m.dir("home")
+				}
 				m.link(place, c+"/dir")
 				return nil
 			},

@@ -17,13 +17,13 @@ func (t *hostTree) certificates() error {
 		if e.IsDir() {
 			continue
 		}
-		if err := t.certificate(name, name, isCertificates); err != nil {
+		if err := t.certificate(name, name, onlyCertificates); err != nil {
 			return err
 		}
 	}
 	const bundle, fedora = certsDir + "/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt"
 	if _, err := t.out.Lstat(bundle); err != nil {
-		if err := t.certificate(fedora, bundle, isCertificates); err != nil {
+		if err := t.certificate(fedora, bundle, onlyCertificates); err != nil {
 			return err
 		}
 	}
@@ -33,14 +33,20 @@ func (t *hostTree) certificates() error {
 		}
 	}
 	const java = certsDir + "/java/cacerts"
-	return t.certificate(java, java, isTrustStore)
+	return t.certificate(java, java, onlyTrusted)
 }
 
-// certificate copies the machine's file from as to, if check finds nothing but
-// certificates in it.
-func (t *hostTree) certificate(from, to string, check func([]byte) bool) error {
+// certificate copies the machine's file from as to: what pick leaves of it.
+func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error {
+	p, err := t.m.resolve(from)
+	if err != nil || !visible(p) && !strings.HasPrefix(p, "etc/") {
+		return nil
+	}
 	b, err := t.m.read(from, maxHostFile)
-	if err != nil || !check(b) {
+	if err != nil {
+		return nil
+	}
+	if b = pick(b); len(b) == 0 {
 		return nil
 	}
 	target, ok := t.linkIntoUsr(from)
@@ -61,22 +67,32 @@ func (t *hostTree) certificate(from, to string, check func([]byte) bool) error {
 	return t.write(to, b)
 }
 
-// isCertificates reports whether b is PEM with certificates and nothing else.
-func isCertificates(b []byte) bool {
-	n := 0
+// onlyCertificates returns the certificates of a PEM file, without the text
+// between them; nothing if there is a block of another kind.
+func onlyCertificates(b []byte) []byte {
+	var out []byte
 	for {
 		var block *pem.Block
 		block, b = pem.Decode(b)
 		if block == nil {
-			return n > 0 && !strings.Contains(string(b), "PRIVATE KEY")
+			return out
 		}
 		switch block.Type {
 		case "CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE":
-			n++
+			block.Headers = nil
+			out = append(out, pem.EncodeToMemory(block)...)
 		default:
-			return false
+			return nil
 		}
 	}
+}
+
+// onlyTrusted returns b if it is a trust store.
+func onlyTrusted(b []byte) []byte {
+	if isTrustStore(b) {
+		return b
+	}
+	return nil
 }
 
 // isTrustStore reports whether b is a Java key store (JKS) in which every

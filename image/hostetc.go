@@ -110,6 +110,10 @@ func (t *hostTree) copyFile(name string) error {
 	if target, ok := t.linkIntoUsr(name); ok {
 		return t.link(target, name)
 	}
+	if p, err := t.m.resolve(name); err == nil && p != name && !visible(p) {
+		t.log.Warn("left out of the host image: it leads elsewhere", "file", name)
+		return nil
+	}
 	return t.copyContent(name)
 }
 

@@ -14,31 +14,37 @@ import (
 // It is far above any group of a real system.
 const firstTag = 1 << 30
 
+// treeTime is how long a tree is fought. The host gives up on the sandbox
+// before.
+const treeTime = 10 * time.Second
+
 // killTree kills everything that carries the tag. It stops processes before
 // it kills them, so that the tree cannot grow faster than it is cut: a
 // stopped process neither forks nor frees its place under RLIMIT_NPROC.
 func killTree(tag uint32) {
-	for range 200 {
-		stopped := false
-		for _, pid := range tagged(tag) {
-			if !pid.stopped {
-				syscall.Kill(pid.id, syscall.SIGSTOP)
-				stopped = true
+	s := search{tag: tag, harmless: map[int]bool{}}
+	// A process may fork between being listed and being stopped, so only the
+	// second look at a tree that is all stopped shows all of it.
+	for passes, calm := 0, 0; passes < 50 && calm < 2; passes++ {
+		tree, sure := s.look()
+		for _, p := range tree {
+			if !p.stopped {
+				syscall.Kill(p.id, syscall.SIGSTOP)
+				sure = false
 			}
 		}
-		if !stopped {
-			break
+		if calm++; !sure {
+			calm = 0
 		}
 	}
-	for range 200 {
-		tree := tagged(tag)
-		if len(tree) == 0 {
+	for deadline := time.Now().Add(treeTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		tree, sure := s.look()
+		if len(tree) == 0 && sure {
 			return
 		}
-		for _, pid := range tree {
-			syscall.Kill(pid.id, syscall.SIGKILL)
+		for _, p := range tree {
+			syscall.Kill(p.id, syscall.SIGKILL)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -47,36 +53,55 @@ type pid struct {
 	stopped bool
 }
 
-// tagged lists the processes that live and carry the tag.
-func tagged(tag uint32) []pid {
-	want := []byte(strconv.FormatUint(uint64(tag), 10))
-	var out []pid
+// search looks for what carries a tag, again and again.
+type search struct {
+	tag      uint32
+	harmless map[int]bool // that had ended, or did not carry the tag
+}
+
+// look lists the processes that live and carry the tag. It is not sure that
+// these are all when one ended after it had been listed: it may have forked
+// a child that is not on the list.
+func (s *search) look() (tree []pid, sure bool) {
+	want := []byte(strconv.FormatUint(uint64(s.tag), 10))
+	sure = true
 	for _, id := range pids() {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(id) + "/status")
-		if err != nil {
+		state, threads, groups := parseStatus(b)
+		// The first thread may end before the others: then it is a zombie,
+		// and its process is not.
+		if err != nil || state == 'X' || state == 'Z' && threads < 2 {
+			sure = sure && s.harmless[id]
+			s.harmless[id] = true
 			continue
 		}
-		state, groups := byte(0), []byte(nil)
-		for line := range bytes.Lines(b) {
-			if v, ok := bytes.CutPrefix(line, []byte("State:")); ok {
-				if v = bytes.TrimSpace(v); len(v) > 0 {
-					state = v[0]
-				}
-			}
-			if v, ok := bytes.CutPrefix(line, []byte("Groups:")); ok {
-				groups = v
-			}
-		}
-		if state == 'Z' || state == 'X' {
-			continue
-		}
+		s.harmless[id] = true
 		for _, g := range bytes.Fields(groups) {
 			if bytes.Equal(g, want) {
-				out = append(out, pid{id: id, stopped: state == 'T'})
+				tree = append(tree, pid{id: id, stopped: state == 'T'})
+				delete(s.harmless, id)
 			}
 		}
 	}
-	return out
+	return tree, sure
+}
+
+func parseStatus(b []byte) (state byte, threads int, groups []byte) {
+	for line := range bytes.Lines(b) {
+		name, v, _ := bytes.Cut(line, []byte(":"))
+		v = bytes.TrimSpace(v)
+		switch string(name) {
+		case "State":
+			if len(v) > 0 {
+				state = v[0]
+			}
+		case "Threads":
+			threads, _ = strconv.Atoi(string(v))
+		case "Groups":
+			groups = v
+		}
+	}
+	return state, threads, groups
 }
 
 // pids lists every process but init.
