@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/provider/gvisor"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// newEngine returns an engine on real gVisor, from the programs that `make
+// build` left.
+func newEngine(b *testing.B) (*engine.Engine, context.Context) {
+	b.Helper()
+	bin := os.Getenv("BRIG_BIN_DIR")
+	if bin == "" {
+		bin = "../bin"
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "brig-engine")); err != nil {
+		b.Skip("run `make build` first: ", err)
+	}
+	dir := b.TempDir()
+	images, err := image.Open(image.Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := gvisor.Open(gvisor.Options{
+		DataDir: dir, Engine: filepath.Join(bin, "brig-engine"), Agent: filepath.Join(bin, "brig-agent"),
+		Root: func(digest string) (gvisor.Root, error) {
+			r, err := images.Root(digest)
+			out := gvisor.Root{Dir: r.Dir}
+			for _, m := range r.Binds {
+				out.Binds = append(out.Binds, gvisor.Bind(m))
+			}
+			return out, err
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := sqlite.Open(b.Context(), filepath.Join(dir, "brig.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds()})
+	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "bench", Tenant: "bench", Role: brig.Admin})
+	b.Cleanup(func() {
+		e.Close()
+		if _, err := p.Sweep(context.WithoutCancel(ctx), nil); err != nil {
+			b.Error(err)
+		}
+		store.Close()
+	})
+	return e, ctx
+}
+
+func BenchmarkBarePython(b *testing.B) {
+	for b.Loop() {
+		if err := exec.Command("/usr/bin/python3", "-c", "print(6*7)").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRunPython(b *testing.B) {
+	e, ctx := newEngine(b)
+	for b.Loop() {
+		if _, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "print(6*7)"}, brig.IO{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCreateRemove(b *testing.B) {
+	e, ctx := newEngine(b)
+	for b.Loop() {
+		s, err := e.Create(ctx, brig.Spec{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := e.Remove(ctx, s.Spec.Name); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// sandbox makes one that lives as long as the benchmark.
+func sandbox(b *testing.B) (*engine.Engine, context.Context) {
+	e, ctx := newEngine(b)
+	if _, err := e.Create(ctx, brig.Spec{Name: "one", TTL: time.Hour}); err != nil {
+		b.Fatal(err)
+	}
+	return e, ctx
+}
+
+func BenchmarkExecTrue(b *testing.B) {
+	e, ctx := sandbox(b)
+	for b.Loop() {
+		if _, err := e.Exec(ctx, "one", brig.Command{Argv: []string{"/bin/true"}}, brig.IO{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkExecPython(b *testing.B) {
+	e, ctx := sandbox(b)
+	for b.Loop() {
+		if _, err := e.Exec(ctx, "one", brig.Command{Argv: []string{"python3", "-c", "print(6*7)"}}, brig.IO{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkOutput streams 64 MiB of a program's output.
+func BenchmarkOutput(b *testing.B) {
+	e, ctx := sandbox(b)
+	const size = 64 << 20
+	b.SetBytes(size)
+	for b.Loop() {
+		cmd := brig.Command{Argv: []string{"head", "-c", "67108864", "/dev/zero"}}
+		res, err := e.Exec(ctx, "one", cmd, brig.IO{Stdout: io.Discard})
+		if err != nil || res.Stdout.Total != size {
+			b.Fatal(res, err)
+		}
+	}
+}
