@@ -45,7 +45,7 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=30s
 	@./.ci/fuzz $(or $(FOR),10s)
 
 docs: build ## regenerate what is generated in docs/
-	$(BIN)/brig openapi > docs/openapi.json
+	$(BIN)/brig openapi | python3 -m json.tool > docs/openapi.json
 
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz
