@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -132,4 +134,28 @@ func TestOneWordOneMeaning(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The architecture page names every package, and none that is not there.
+func TestArchitecturePageIsTrue(t *testing.T) {
+	page, err := os.ReadFile("docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[string]bool{}
+	sources(t, func(name, dir string, _ []byte) {
+		if !strings.HasSuffix(name, "_test.go") {
+			dirs[dir] = true
+		}
+	})
+	for dir := range dirs {
+		if dir != "" && !strings.Contains(string(page), "`"+dir+"`") && !strings.HasPrefix(dir, "e2e/") {
+			t.Errorf("docs/ARCHITECTURE.md does not name %s", dir)
+		}
+	}
+	for _, m := range regexp.MustCompile("`((?:cmd|internal|provider|store|api|guest|door|engine|client|image|e2e|bench|servicetest)(?:/[a-z0-9-]+)*)`").FindAllStringSubmatch(string(page), -1) {
+		if st, err := os.Stat(m[1]); err != nil || !st.IsDir() {
+			t.Errorf("docs/ARCHITECTURE.md names %s, which is not there", m[1])
+		}
+	}
 }

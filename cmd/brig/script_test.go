@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -82,6 +87,25 @@ func TestAnnotatedConfig(t *testing.T) {
 		if _, ok := all[field]; !ok {
 			t.Errorf("brig.yaml does not show %s", field)
 		}
+	}
+}
+
+// docs/openapi.json is what the code says; `make docs` writes it.
+func TestAPIReference(t *testing.T) {
+	var out bytes.Buffer
+	if code := execute([]string{"openapi"}, strings.NewReader(""), &out, io.Discard); code != 0 {
+		t.Fatalf("brig openapi exits with %d", code)
+	}
+	b, err := os.ReadFile("../../docs/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := errors.Join(json.Unmarshal(out.Bytes(), &got), json.Unmarshal(b, &want)); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Error("docs/openapi.json is old: run `make docs`")
 	}
 }
 
