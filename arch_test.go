@@ -33,6 +33,7 @@ var tiers = []struct {
 	{"door/wire", 2, "JSON forms that a door and its client share"},
 	{"provider/providertest", 2, "conformance suite"},
 	{"store/storetest", 2, "conformance suite"},
+	{"store/contract", 2, "what every store answers alike"},
 	{"servicetest", 2, "conformance suite"},
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // PutExec implements brig.Store.
@@ -15,7 +16,7 @@ func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
 	}
 	defer s.mu.Unlock()
 	if _, ok := s.records[x.Sandbox]; !ok {
-		return errNoSandbox(string(x.Sandbox))
+		return contract.NoSandbox(string(x.Sandbox))
 	}
 	if s.execs[x.Sandbox] == nil {
 		s.execs[x.Sandbox] = map[string]*brig.Execution{}
@@ -32,7 +33,7 @@ func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*b
 	defer s.mu.Unlock()
 	x, ok := s.execs[sandbox][execID]
 	if !ok {
-		return nil, errNoExec(execID)
+		return nil, contract.NoExec(execID)
 	}
 	return cloneExec(x), nil
 }
@@ -72,7 +73,7 @@ func (s *Store) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outco
 	defer s.mu.Unlock()
 	r, ok := s.runs[name{tenant, sandbox}]
 	if !ok {
-		return nil, errNoRun(sandbox)
+		return nil, contract.NoRun(sandbox)
 	}
 	return cloneOutcome(r.outcome), nil
 }

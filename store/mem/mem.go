@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // Store implements brig.Store. Its zero value is not usable; call New.
@@ -114,7 +115,7 @@ func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
 	defer s.mu.Unlock()
 	a, ok := s.keys[hash]
 	if !ok {
-		return brig.Actor{}, errUnknownKey()
+		return brig.Actor{}, contract.UnknownKey()
 	}
 	return a, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // Put implements brig.Store.
@@ -15,13 +16,13 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	old, exists := s.records[r.ID]
 	switch {
 	case r.Rev == 0 && exists:
-		return errIDTaken(r.ID)
+		return contract.IDTaken(r.ID)
 	case r.Rev != 0 && (!exists || old.Rev != r.Rev):
-		return errMoved(r)
+		return contract.Moved(r)
 	}
 	key := name{r.Tenant, r.Spec.Name}
 	if id, taken := s.names[key]; taken && id != r.ID {
-		return errNameTaken(r.Spec.Name)
+		return contract.NameTaken(r.Spec.Name)
 	}
 	if exists {
 		delete(s.names, name{old.Tenant, old.Spec.Name})
@@ -47,7 +48,7 @@ func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record,
 	if id, ok := s.names[name{tenant, nameOrID}]; ok {
 		return cloneRecord(s.records[id]), nil
 	}
-	return nil, errNoSandbox(nameOrID)
+	return nil, contract.NoSandbox(nameOrID)
 }
 
 // All implements brig.Store. f is called without the lock, so it may use the

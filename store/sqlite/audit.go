@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // Append implements brig.Store.
@@ -74,7 +75,7 @@ func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
 	err := s.readers.QueryRowContext(ctx,
 		`select actor, tenant, role from keys where hash = $1`, hash[:]).Scan(&a.Name, &a.Tenant, &a.Role)
 	if errors.Is(err, sql.ErrNoRows) {
-		return brig.Actor{}, errUnknownKey()
+		return brig.Actor{}, contract.UnknownKey()
 	}
 	return a, wrap(err, "find key")
 }

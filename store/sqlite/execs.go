@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // PutExec implements brig.Store.
@@ -24,7 +25,7 @@ func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
 			return err
 		}
 		if !exists {
-			return errNoSandbox(string(x.Sandbox))
+			return contract.NoSandbox(string(x.Sandbox))
 		}
 		_, err = tx.ExecContext(ctx, `
 			insert into executions (sandbox, id, started_ns, doc, data) values ($1, $2, $3, $4, $5)
@@ -41,7 +42,7 @@ func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*b
 	x, err := scan[brig.Execution](s.readers.QueryRowContext(ctx,
 		`select doc, data from executions where sandbox = $1 and id = $2`, string(sandbox), execID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, errNoExec(execID)
+		return nil, contract.NoExec(execID)
 	}
 	return x, wrap(err, "get execution %s", execID)
 }
@@ -75,7 +76,7 @@ func (s *Store) GetRun(ctx context.Context, tenant, name string) (*brig.Outcome,
 	o, err := scan[brig.Outcome](s.readers.QueryRowContext(ctx,
 		`select doc, data from runs where tenant = $1 and name = $2`, tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, errNoRun(name)
+		return nil, contract.NoRun(name)
 	}
 	return o, wrap(err, "get run %s", name)
 }

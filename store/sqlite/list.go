@@ -2,29 +2,18 @@ package sqlite
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"strings"
 
 	"github.com/brig-run/brig"
-)
-
-// Page sizes of List.
-const (
-	defaultLimit = 100
-	maxLimit     = 1000
+	"github.com/brig-run/brig/store/contract"
 )
 
 // List implements brig.Store.
 func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]*brig.Record, string, error) {
-	limit := o.Limit
-	if limit == 0 {
-		limit = defaultLimit
-	}
-	if limit < 1 || limit > maxLimit {
-		return nil, "", errLimit(limit)
+	limit, err := contract.Limit(o)
+	if err != nil {
+		return nil, "", err
 	}
 	q, args, err := selection(tenant, o, limit+1) // one more tells whether there is a next page
 	if err != nil {
@@ -39,7 +28,7 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 	}
 	page = page[:limit]
 	last := page[limit-1]
-	return page, cursor{nanos(last.Created), string(last.ID)}.String(), nil
+	return page, contract.Place{Created: last.Created, ID: last.ID}.Cursor(), nil
 }
 
 // selection builds the query of List. All that a caller chose is an argument.
@@ -61,41 +50,13 @@ func selection(tenant string, o brig.ListOptions, limit int) (string, []any, err
 		}
 		fmt.Fprintf(&q, " and state in (%s)", strings.Join(marks, ", "))
 	}
-	if o.Cursor != "" {
-		c, ok := parseCursor(o.Cursor)
-		if !ok {
-			return "", nil, errCursor()
-		}
-		fmt.Fprintf(&q, " and (created_ns, id) < (%s, %s)", arg(c.created), arg(c.id))
+	after, err := contract.ParseCursor(o.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	if after != nil {
+		fmt.Fprintf(&q, " and (created_ns, id) < (%s, %s)", arg(nanos(after.Created)), arg(string(after.ID)))
 	}
 	fmt.Fprintf(&q, " order by created_ns desc, id desc limit %s", arg(limit))
 	return q.String(), args, nil
-}
-
-// cursor is the place of a page's last record in the order of List, not the
-// record itself, which may be gone by the next call.
-type cursor struct {
-	created int64
-	id      string
-}
-
-// String writes c with a checksum that tells our cursors from what a caller
-// made up.
-func (c cursor) String() string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(c.created))
-	b = append(b, c.id...)
-	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func parseCursor(s string) (cursor, bool) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 12 {
-		return cursor{}, false
-	}
-	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
-	if crc32.ChecksumIEEE(body) != sum {
-		return cursor{}, false
-	}
-	return cursor{int64(binary.BigEndian.Uint64(body)), string(body[8:])}, true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // Put implements brig.Store.
@@ -52,9 +53,9 @@ func admit(ctx context.Context, tx *sql.Tx, r *brig.Record) error {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return err
 	case r.Rev == 0 && exists:
-		return errIDTaken(r.ID)
+		return contract.IDTaken(r.ID)
 	case r.Rev != 0 && rev != r.Rev:
-		return errMoved(r)
+		return contract.Moved(r)
 	}
 	var taken bool
 	err = tx.QueryRowContext(ctx,
@@ -64,7 +65,7 @@ func admit(ctx context.Context, tx *sql.Tx, r *brig.Record) error {
 		return err
 	}
 	if taken {
-		return errNameTaken(r.Spec.Name)
+		return contract.NameTaken(r.Spec.Name)
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, err
 		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
 		order by id = $2 desc limit 1`, tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, errNoSandbox(name)
+		return nil, contract.NoSandbox(name)
 	}
 	return r, wrap(err, "get sandbox %s", name)
 }
