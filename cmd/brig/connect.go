@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
@@ -54,6 +55,16 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 	}
 	svc, err := client.New(client.Options{URL: url, Key: c.apiKey(dir)})
 	return svc, ctx, func() {}, err
+}
+
+// use calls f with what carries out commands, for as long as f takes.
+func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, brig.Service) error) error {
+	svc, ctx, done, err := c.service(cmd.Context(), ephemeral)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return f(ctx, svc)
 }
 
 // apiKey finds the key: the flag, the environment, or the admin key that a

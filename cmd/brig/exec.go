@@ -48,7 +48,7 @@ func (c *cli) sandboxExec() *cobra.Command {
 				return err
 			}
 			run.Argv = args[1:]
-			return c.exec(cmd.Context(), args[0], run, f.interactive)
+			return c.exec(cmd, args[0], run, f.interactive)
 		},
 	}
 	f.add(cmd)
@@ -78,7 +78,7 @@ it has no terminal of its own yet, so programs that need one do not work in it.`
 					run.Timeout = 24 * time.Hour
 				}
 			}
-			return c.exec(cmd.Context(), args[0], run, f.interactive)
+			return c.exec(cmd, args[0], run, f.interactive)
 		},
 	}
 	f.add(cmd)
@@ -86,12 +86,7 @@ it has no terminal of its own yet, so programs that need one do not work in it.`
 }
 
 // exec runs a command and makes its exit code ours.
-func (c *cli) exec(ctx context.Context, name string, cmd brig.Command, interactive bool) error {
-	svc, ctx, done, err := c.service(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *cli) exec(cobraCmd *cobra.Command, name string, cmd brig.Command, interactive bool) error {
 	var sio brig.IO
 	if interactive {
 		sio.Stdin = c.stdin
@@ -99,21 +94,23 @@ func (c *cli) exec(ctx context.Context, name string, cmd brig.Command, interacti
 	if !c.asJSON {
 		sio.Stdout, sio.Stderr = c.stdout, c.stderr
 	}
-	res, err := svc.Exec(ctx, name, cmd, sio)
-	if err != nil {
-		return err
-	}
-	c.code = res.ExitCode
-	if c.asJSON {
-		return c.printJSON(res)
-	}
-	switch {
-	case res.TimedOut:
-		fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
-	case res.OOMKilled:
-		fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
-	}
-	return nil
+	return c.use(cobraCmd, false, func(ctx context.Context, svc brig.Service) error {
+		res, err := svc.Exec(ctx, name, cmd, sio)
+		if err != nil {
+			return err
+		}
+		c.code = res.ExitCode
+		if c.asJSON {
+			return c.printJSON(res)
+		}
+		switch {
+		case res.TimedOut:
+			fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
+		case res.OOMKilled:
+			fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
+		}
+		return nil
+	})
 }
 
 func (c *cli) sandboxExecs() *cobra.Command {
@@ -122,31 +119,28 @@ func (c *cli) sandboxExecs() *cobra.Command {
 		Short: "List what was run in it, newest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := svc.ListExecs(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if c.asJSON {
-				return c.printJSON(list)
-			}
-			var rows [][]string
-			for _, x := range list {
-				what := strings.Join(x.Command.Argv, " ") + x.Command.Shell
-				if r := []rune(what); len(r) > 60 {
-					what = string(r[:59]) + "…"
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				list, err := svc.ListExecs(ctx, args[0])
+				if err != nil {
+					return err
 				}
-				state := "running"
-				if x.Done {
-					state = fmt.Sprint("exit ", x.ExitCode)
+				if c.asJSON {
+					return c.printJSON(list)
 				}
-				rows = append(rows, []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")})
-			}
-			return c.table("EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", rows)
+				var rows [][]string
+				for _, x := range list {
+					what := strings.Join(x.Command.Argv, " ") + x.Command.Shell
+					if r := []rune(what); len(r) > 60 {
+						what = string(r[:59]) + "…"
+					}
+					state := "running"
+					if x.Done {
+						state = fmt.Sprint("exit ", x.ExitCode)
+					}
+					rows = append(rows, []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")})
+				}
+				return c.table("EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", rows)
+			})
 		},
 	}
 }

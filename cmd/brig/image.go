@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -30,27 +31,24 @@ func (c *cli) imageList() *cobra.Command {
 		Short:   "List images",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer done()
-			list, err := svc.Images(ctx)
-			if err != nil {
-				return err
-			}
-			if c.asJSON {
-				return c.printJSON(list)
-			}
-			var rows [][]string
-			for _, i := range list {
-				size := "-"
-				if i.Size > 0 {
-					size = fmt.Sprintf("%dMiB", i.Size>>20)
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				list, err := svc.Images(ctx)
+				if err != nil {
+					return err
 				}
-				rows = append(rows, []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)})
-			}
-			return c.table("NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", rows)
+				if c.asJSON {
+					return c.printJSON(list)
+				}
+				var rows [][]string
+				for _, i := range list {
+					size := "-"
+					if i.Size > 0 {
+						size = fmt.Sprintf("%dMiB", i.Size>>20)
+					}
+					rows = append(rows, []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)})
+				}
+				return c.table("NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", rows)
+			})
 		},
 	}
 }
@@ -69,16 +67,13 @@ func (c *cli) imageGet() *cobra.Command {
 		Short: "Show an image as JSON",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer done()
-			i, err := svc.GetImage(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return c.printJSON(i)
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				i, err := svc.GetImage(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return c.printJSON(i)
+			})
 		},
 	}
 }
@@ -107,18 +102,15 @@ func (c *cli) imageImport() *cobra.Command {
 				defer f.Close()
 				r = f
 			}
-			svc, ctx, done, err := c.service(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer done()
-			report, finish := c.progress()
-			i, err := svc.ImportImage(ctx, args[0], r, report)
-			finish()
-			if err != nil {
-				return err
-			}
-			return c.showImage(i)
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				report, finish := c.progress()
+				i, err := svc.ImportImage(ctx, args[0], r, report)
+				finish()
+				if err != nil {
+					return err
+				}
+				return c.showImage(i)
+			})
 		},
 	}
 }
@@ -136,18 +128,15 @@ func (c *cli) imageBuildDebian() *cobra.Command {
 			if len(args) == 1 {
 				b.Name = args[0]
 			}
-			svc, ctx, done, err := c.service(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer done()
-			report, finish := c.progress()
-			i, err := svc.BuildImage(ctx, b, report)
-			finish()
-			if err != nil {
-				return err
-			}
-			return c.showImage(i)
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				report, finish := c.progress()
+				i, err := svc.BuildImage(ctx, b, report)
+				finish()
+				if err != nil {
+					return err
+				}
+				return c.showImage(i)
+			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&b.Packages, "packages", nil, "Debian `packages`, with commas between")
@@ -162,20 +151,17 @@ func (c *cli) imageRemove() *cobra.Command {
 		Short:   "Remove images that no sandbox uses",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			for _, ref := range args {
-				if err := svc.RemoveImage(ctx, ref); err != nil {
-					return err
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				for _, ref := range args {
+					if err := svc.RemoveImage(ctx, ref); err != nil {
+						return err
+					}
+					if !c.asJSON {
+						fmt.Fprintln(c.stdout, ref)
+					}
 				}
-				if !c.asJSON {
-					fmt.Fprintln(c.stdout, ref)
-				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }

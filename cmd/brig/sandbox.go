@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -57,16 +58,13 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			if spec.Labels, err = pairs("--label", f.labels, false); err != nil {
 				return err
 			}
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			s, err := svc.Create(ctx, spec)
-			if err != nil {
-				return err
-			}
-			return c.showSandbox(s, s.Spec.Name)
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				s, err := svc.Create(ctx, spec)
+				if err != nil {
+					return err
+				}
+				return c.showSandbox(s, s.Spec.Name)
+			})
 		},
 	}
 	fl := cmd.Flags()
@@ -112,30 +110,27 @@ func (c *cli) sandboxList() *cobra.Command {
 				}
 				o.States = append(o.States, brig.State(s))
 			}
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			all := &brig.Page{}
-			for {
-				p, err := svc.List(ctx, o)
-				if err != nil {
-					return err
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				all := &brig.Page{}
+				for {
+					p, err := svc.List(ctx, o)
+					if err != nil {
+						return err
+					}
+					all.Sandboxes = append(all.Sandboxes, p.Sandboxes...)
+					if o.Cursor = p.Next; p.Next == "" {
+						break
+					}
 				}
-				all.Sandboxes = append(all.Sandboxes, p.Sandboxes...)
-				if o.Cursor = p.Next; p.Next == "" {
-					break
+				if c.asJSON {
+					return c.printJSON(all)
 				}
-			}
-			if c.asJSON {
-				return c.printJSON(all)
-			}
-			var rows [][]string
-			for _, s := range all.Sandboxes {
-				rows = append(rows, []string{s.Spec.Name, string(s.State), s.Spec.Image, ago(s.Created), leaseOf(s), labelsOf(s)})
-			}
-			return c.table("NAME\tSTATE\tIMAGE\tCREATED\tLEASE\tLABELS", rows)
+				var rows [][]string
+				for _, s := range all.Sandboxes {
+					rows = append(rows, []string{s.Spec.Name, string(s.State), s.Spec.Image, ago(s.Created), leaseOf(s), labelsOf(s)})
+				}
+				return c.table("NAME\tSTATE\tIMAGE\tCREATED\tLEASE\tLABELS", rows)
+			})
 		},
 	}
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, `K=V`")
@@ -164,16 +159,13 @@ func (c *cli) sandboxGet() *cobra.Command {
 		Short: "Show a sandbox as JSON",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			s, err := svc.Get(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return c.printJSON(s)
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				s, err := svc.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return c.printJSON(s)
+			})
 		},
 	}
 }
@@ -185,18 +177,15 @@ func (c *cli) sandboxLogs() *cobra.Command {
 		Short: "Print what its programs wrote, also after its end",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				r, err := svc.Logs(ctx, args[0], brig.LogOptions{Tail: tail})
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				_, err = io.Copy(c.stdout, r)
 				return err
-			}
-			defer done()
-			r, err := svc.Logs(ctx, args[0], brig.LogOptions{Tail: tail})
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			_, err = io.Copy(c.stdout, r)
-			return err
+			})
 		},
 	}
 	cmd.Flags().IntVar(&tail, "tail", 0, "only the last `n` lines")
@@ -210,16 +199,13 @@ func (c *cli) sandboxExtend() *cobra.Command {
 		Short: "Move the end of its lease",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, ctx, done, err := c.service(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer done()
-			s, err := svc.Extend(ctx, args[0], ttl)
-			if err != nil {
-				return err
-			}
-			return c.showSandbox(s, s.Expires.Format(time.RFC3339))
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				s, err := svc.Extend(ctx, args[0], ttl)
+				if err != nil {
+					return err
+				}
+				return c.showSandbox(s, s.Expires.Format(time.RFC3339))
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "from now on (default 5m)")
@@ -233,8 +219,8 @@ func (c *cli) sandboxStop() *cobra.Command {
 		Short: "Ask its programs to end, then end it; logs and exit stay",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(svc brig.Service, name string) (*brig.Sandbox, error) {
-				return svc.Stop(cmd.Context(), name, grace)
+			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+				return svc.Stop(ctx, name, grace)
 			})
 		},
 	}
@@ -248,8 +234,8 @@ func (c *cli) sandboxKill() *cobra.Command {
 		Short: "End it at once; logs and exit stay",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(svc brig.Service, name string) (*brig.Sandbox, error) {
-				return svc.Kill(cmd.Context(), name)
+			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+				return svc.Kill(ctx, name)
 			})
 		},
 	}
@@ -262,35 +248,28 @@ func (c *cli) sandboxRemove() *cobra.Command {
 		Short:   "End it and forget it",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(svc brig.Service, name string) (*brig.Sandbox, error) {
-				return nil, svc.Remove(cmd.Context(), name)
+			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+				return nil, svc.Remove(ctx, name)
 			})
 		},
 	}
 }
 
 // each does something with every sandbox that is named, and prints the names.
-func (c *cli) each(cmd *cobra.Command, names []string, f func(brig.Service, string) (*brig.Sandbox, error)) error {
-	svc, ctx, done, err := c.service(cmd.Context(), false)
-	if err != nil {
-		return err
-	}
-	defer done()
-	cmd.SetContext(ctx)
-	for _, name := range names {
-		s, err := f(svc, name)
-		if err != nil {
-			return err
-		}
-		if s == nil {
-			s = &brig.Sandbox{}
-			if c.asJSON {
-				continue
+func (c *cli) each(cmd *cobra.Command, names []string, f func(context.Context, brig.Service, string) (*brig.Sandbox, error)) error {
+	return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+		for _, name := range names {
+			s, err := f(ctx, svc, name)
+			if err != nil {
+				return err
+			}
+			if s == nil && c.asJSON {
+				continue // it is gone: there is nothing to show
+			}
+			if err := c.showSandbox(s, name); err != nil {
+				return err
 			}
 		}
-		if err := c.showSandbox(s, name); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
