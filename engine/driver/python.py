@@ -6,13 +6,13 @@ import sys
 
 
 def _run(base):
-    import json
-
     os.set_inheritable(3, False)
     with open(base + "/main.py", "rb") as f:
         raw = f.read()
     arguments = None
     if os.path.exists(base + "/arguments.json"):
+        import json
+
         with open(base + "/arguments.json", "rb") as f:
             arguments = json.load(f)
 
@@ -29,6 +29,9 @@ def _run(base):
     sys.modules[module.__name__] = module
 
     def send(answer):
+        # Not at the top: the smallest Pythons of Debian have no json.
+        import json
+
         data = json.dumps(answer, allow_nan=False).encode()
         while data:
             data = data[os.write(3, data):]
@@ -43,6 +46,10 @@ def _run(base):
         sys.stdout.flush()
         sys.stderr.write(text)
         sys.stderr.flush()
+        try:
+            import json  # noqa: F401
+        except ImportError:
+            return 1
         send({"error": {"name": type(exc).__name__, "message": str(exc)[:4000], "traceback": text[-20000:]}})
         return 1
 
