@@ -124,7 +124,9 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 	if err := srv.Shutdown(drain); err != nil {
 		_ = srv.Close() // their contexts end, and one-shots with them
 	}
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }
 
