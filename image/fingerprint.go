@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"path"
 	"syscall"
 )
 
@@ -23,7 +24,7 @@ func newFingerprint(privileged bool) *fingerprint {
 
 // add adds a file or directory, and where it leads if it is a link.
 func (p *fingerprint) add(m *machine, name string) {
-	fi, err := m.root.Lstat(name)
+	fi, err := m.lstat(name)
 	if err != nil {
 		fmt.Fprintf(p.h, "%q: nothing\n", name)
 		return
@@ -37,11 +38,11 @@ func (p *fingerprint) add(m *machine, name string) {
 	if fi.Mode().Type() != fs.ModeSymlink {
 		return
 	}
-	target, _ := m.root.Readlink(name)
+	target, _ := m.readlink(name)
 	end, err := m.resolve(name)
 	fmt.Fprintf(p.h, "%q -> %q -> %q %t\n", name, target, end, err == nil)
 	if err == nil {
-		if fi, err := m.root.Lstat(end); err == nil && fi.Mode().IsRegular() {
+		if fi, err := m.lstat(end); err == nil && fi.Mode().IsRegular() {
 			p.addInfo(end, fi)
 		}
 	}
@@ -82,13 +83,13 @@ func (m *machine) fingerprint(privileged bool) string {
 	return p.sum()
 }
 
-// addTree adds everything below dir without following links.
+// addTree adds everything below dir without following links, dir included.
 func (p *fingerprint) addTree(m *machine, dir string) {
-	_ = fs.WalkDir(m.root.FS(), dir, func(name string, _ fs.DirEntry, err error) error {
-		p.add(m, name)
-		if err != nil {
-			return fs.SkipDir
-		}
-		return nil
-	})
+	p.add(m, dir)
+	if fi, err := m.lstat(dir); err != nil || !fi.IsDir() {
+		return
+	}
+	for _, e := range m.list(dir) {
+		p.addTree(m, path.Join(dir, e.Name()))
+	}
 }

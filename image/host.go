@@ -49,7 +49,8 @@ func (s *Store) buildHost(ctx context.Context, m *machine, mark string) (*brig.I
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	t := &hostTree{out: root, m: m, chown: s.privileged, log: s.opts.Log}
+	t := &hostTree{out: root, m: m, chown: s.privileged, log: s.opts.Log, dirs: map[string]*os.Root{}}
+	defer t.close()
 	if err := t.build(); err != nil {
 		return nil, fmt.Errorf("build host image: %w", err)
 	}

@@ -51,7 +51,7 @@ func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error 
 	}
 	target, ok := t.linkIntoUsr(from)
 	if !ok {
-		if beside, err := t.m.root.Readlink(from); err == nil && !strings.Contains(beside, "/") {
+		if beside, err := t.m.readlink(from); err == nil && !strings.Contains(beside, "/") {
 			target, ok = beside, true
 		}
 	}

@@ -155,7 +155,7 @@ func visible(name string) bool {
 // linkIntoUsr returns the target of name if it is a link that ends in /usr, or
 // in a /bin or /lib of its own where the machine still has these.
 func (t *hostTree) linkIntoUsr(name string) (string, bool) {
-	target, err := t.m.root.Readlink(name)
+	target, err := t.m.readlink(name)
 	if err != nil {
 		return "", false
 	}
@@ -172,7 +172,7 @@ func (t *hostTree) linkIntoUsr(name string) (string, bool) {
 
 // copyTree copies the public files and the links of a configuration directory.
 func (t *hostTree) copyTree(dir string) error {
-	if fi, err := t.m.root.Lstat(dir); err != nil || !fi.IsDir() || fi.Mode().Perm()&0o005 != 0o005 {
+	if fi, err := t.m.lstat(dir); err != nil || !fi.IsDir() || fi.Mode().Perm()&0o005 != 0o005 {
 		return nil
 	}
 	for _, e := range t.m.list(dir) {
@@ -200,7 +200,7 @@ func (t *hostTree) copyTree(dir string) error {
 func (t *hostTree) copyLink(name string) error {
 	target, ok := t.linkIntoUsr(name)
 	if !ok {
-		beside, err := t.m.root.Readlink(name)
+		beside, err := t.m.readlink(name)
 		if err != nil || strings.Contains(beside, "/") || mayHoldSecret(beside) {
 			return nil
 		}
@@ -221,7 +221,8 @@ func (t *hostTree) alternatives() error {
 		}
 		name := path.Join(dir, e.Name())
 		target, ok := t.linkIntoUsr(name)
-		if !ok || !t.fits(name, 0) {
+		// Most of them are of manual pages, which nobody reads in a sandbox.
+		if !ok || strings.Contains(target, "/man/") || !t.fits(name, 0) {
 			continue
 		}
 		if err := t.link(target, name); err != nil {

@@ -24,7 +24,8 @@ type hostTree struct {
 	log   *slog.Logger
 	binds []Bind
 
-	copied, size int64 // what was copied from the machine so far
+	copied, size int64               // what was copied from the machine so far
+	dirs         map[string]*os.Root // the directories that parent has opened
 }
 
 // place is a directory of the tree.
@@ -79,7 +80,7 @@ func (t *hostTree) userland() error {
 	}
 	t.binds = append(t.binds, Bind{Source: filepath.Join(t.m.dir, usr), Target: "/usr"})
 	for _, name := range hostLinks() {
-		fi, err := t.m.root.Lstat(name)
+		fi, err := t.m.lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -88,7 +89,7 @@ func (t *hostTree) userland() error {
 		}
 		switch fi.Mode().Type() {
 		case fs.ModeSymlink:
-			target, err := t.m.root.Readlink(name)
+			target, err := t.m.readlink(name)
 			if err != nil {
 				return err
 			}
@@ -123,10 +124,11 @@ func (t *hostTree) mkdir(p place) error {
 
 // write makes a file of the tree, and the directories above it.
 func (t *hostTree) write(name string, content []byte) error {
-	if err := t.makeParents(name); err != nil {
+	dir, err := t.parent(name)
+	if err != nil {
 		return err
 	}
-	f, err := t.out.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := dir.OpenFile(path.Base(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -142,26 +144,42 @@ func (t *hostTree) write(name string, content []byte) error {
 
 // link makes a symbolic link of the tree, and the directories above it.
 func (t *hostTree) link(target, name string) error {
-	if err := t.makeParents(name); err != nil {
+	dir, err := t.parent(name)
+	if err != nil {
 		return err
 	}
-	return t.out.Symlink(target, name)
+	return dir.Symlink(target, path.Base(name))
 }
 
-func (t *hostTree) makeParents(name string) error {
+// parent returns the directory of name, and makes it if it is missing. It is
+// kept open: hundreds of links go into the same few.
+func (t *hostTree) parent(name string) (*os.Root, error) {
 	dir := path.Dir(name)
 	if dir == "." {
-		return nil
+		return t.out, nil
 	}
-	fi, err := t.out.Lstat(dir)
-	if err == nil {
-		if !fi.IsDir() {
-			return fmt.Errorf("make %s: %s is not a directory", name, dir)
+	if r := t.dirs[dir]; r != nil {
+		return r, nil
+	}
+	if _, err := t.out.Lstat(dir); err != nil {
+		if _, err := t.parent(dir); err != nil {
+			return nil, err
 		}
-		return nil
+		if err := t.mkdir(place{dir, 0o755, false}); err != nil {
+			return nil, err
+		}
 	}
-	if err := t.makeParents(dir); err != nil {
-		return err
+	r, err := t.out.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", name, err)
 	}
-	return t.mkdir(place{dir, 0o755, false})
+	t.dirs[dir] = r
+	return r, nil
+}
+
+// close closes what parent has opened.
+func (t *hostTree) close() {
+	for _, r := range t.dirs {
+		_ = r.Close()
+	}
 }
