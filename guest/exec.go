@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,7 @@ import (
 )
 
 const (
-	// killGrace is how long the agent has to report the end of a process tree
-	// that it was told to kill, before the machine counts as lost.
+	// killGrace is the default of Guest.Grace.
 	killGrace = 900 * time.Millisecond
 	// backstop is how far the agent's own clock runs behind the host's.
 	backstop = 2 * time.Second
@@ -49,6 +49,8 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	defer end()
 	x := &exec{g: g, id: id, conn: conn}
 	defer x.watch(ctx, cmd)()
+	// An agent that is lost over the kill does not undo that time ran out.
+	defer func() { res.TimedOut = res.TimedOut || !res.Done && x.timedOut.Load() }()
 	if sio.Stdin != nil {
 		go x.feed(sio.Stdin)
 	} else {
@@ -81,8 +83,9 @@ func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
 
 // kill tells the agent to kill the process tree, and gives it a moment.
 func (x *exec) kill(ctx context.Context) {
-	x.conn.SetReadDeadline(time.Now().Add(killGrace))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+	grace := cmp.Or(x.g.Grace, killGrace)
+	x.conn.SetReadDeadline(time.Now().Add(grace))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	// Whether it worked is seen on the exec's own connection.
 	_ = x.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: x.id}})

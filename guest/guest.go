@@ -27,6 +27,10 @@ type Guest struct {
 	// Env and Limits are the sandbox's.
 	Env    map[string]string
 	Limits brig.Limits
+	// Grace is how long the agent has to report the end of a process tree
+	// that it was told to kill, before the machine counts as lost. Default
+	// 900 ms.
+	Grace time.Duration
 }
 
 // call opens a connection and asks one thing. The connection is closed when

@@ -42,13 +42,18 @@ type Options struct {
 
 // New returns an agent that has taken over as init.
 func New(o Options) (*Agent, error) {
-	// As init it must not die of a stray signal that its children may send.
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+	// As init it must not die of a stray signal that its children may send. It
+	// catches them and does not ignore them: what is ignored is inherited, and
+	// programs would be deaf to SIGTERM and SIGPIPE.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
 	if !o.KeepCapabilities {
 		if err := emptyBoundingSet(); err != nil {
 			return nil, err
 		}
+	}
+	if err := becomeNobodyElse(); err != nil {
+		return nil, err
 	}
 	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {

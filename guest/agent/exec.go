@@ -19,6 +19,7 @@ type execution struct {
 
 	mu             sync.Mutex // guards the fields below
 	ended          time.Time
+	leader         int // id of the first process, and of its group
 	exit           *wire.Exit
 	timedOut       bool
 	stdout, stderr *wire.HeadTail
@@ -44,7 +45,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 			x.mu.Lock()
 			x.timedOut = true
 			x.mu.Unlock()
-			killTree(x.tag)
+			x.kill()
 		})
 		defer clock.Stop()
 	}
@@ -104,12 +105,34 @@ func (x *execution) control(r *wire.Reader, stdin *os.File) {
 	}
 }
 
+// floodGap is how close two small reads are in a flood, and floodPause how
+// long the pipe may then fill.
+const (
+	floodGap   = time.Millisecond
+	floodPause = 300 * time.Microsecond
+)
+
 // pump carries one stream of a process to the host, and into what is
 // remembered of it.
 func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writer) {
 	buf := make([]byte, wire.HeaderSize+pipeSize)
+	var last time.Time
+	draining, drained := false, 0
 	for {
+		if draining {
+			// Long enough to find what is in the pipe, no longer.
+			from.SetReadDeadline(time.Now().Add(drainTime / 10))
+		}
 		n, err := from.Read(buf[wire.HeaderSize:])
+		if now := time.Now(); n > 0 && err == nil {
+			// A process that floods its pipe in small writes would wake us for
+			// each. Let the pipe fill while it does; what comes at a person's
+			// pace is not held up.
+			if n < pipeSize/4 && now.Sub(last) < floodGap {
+				time.Sleep(floodPause)
+			}
+			last = now
+		}
 		if n > 0 {
 			if keep != nil {
 				x.mu.Lock()
@@ -119,9 +142,16 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 			wire.PutHeader(buf, t, n)
 			w.raw(buf[:wire.HeaderSize+n])
 		}
+		if draining {
+			drained += n
+		}
 		switch {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case err == nil && drained <= pipeSize: // more was not in the pipe when it ended
+		case errors.Is(err, os.ErrDeadlineExceeded) && !draining:
+			// The process has ended. A slow host may have kept us from what
+			// it wrote before.
+			draining = true
+		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 			// Somebody else still holds the pipe. Let them write to nobody
 			// rather than die of a broken pipe.
 			from.SetReadDeadline(time.Time{})
@@ -143,7 +173,16 @@ func (a *Agent) kill(call wire.Kill) {
 	x := a.execs[call.ID]
 	a.mu.Unlock()
 	if x != nil {
-		killTree(x.tag)
+		x.kill()
+	}
+}
+
+func (x *execution) kill() {
+	x.mu.Lock()
+	leader := x.leader
+	x.mu.Unlock()
+	if leader > 1 { // it has been started
+		killTree(leader, x.tag)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,11 +22,6 @@ func put(call wire.Put, r *wire.Reader) error {
 	if err := makeDir(call.Dir, int(call.UID), int(call.GID)); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(call.Dir)
-	if err != nil {
-		return failure("not_found", "files", "open %q: %v", call.Dir, err)
-	}
-	defer root.Close()
 	for {
 		f, err := r.Read()
 		if err != nil {
@@ -39,7 +35,7 @@ func put(call wire.Put, r *wire.Reader) error {
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
 				return invalid("decode file: %v", err)
 			}
-			if err := putFile(root, call, file, r); err != nil {
+			if err := putFile(call, file, r); err != nil {
 				return err
 			}
 		default:
@@ -48,20 +44,9 @@ func put(call wire.Put, r *wire.Reader) error {
 	}
 }
 
-func putFile(root *os.Root, call wire.Put, file wire.File, r *wire.Reader) error {
-	dir := ""
-	for part := range strings.SplitSeq(path.Dir(path.Clean(file.Path)), "/") {
-		if dir = path.Join(dir, part); dir == "." || dir == "" {
-			continue
-		}
-		if err := root.Mkdir(dir, 0o755); err == nil {
-			root.Lchown(dir, int(call.UID), int(call.GID))
-		} else if !errors.Is(err, fs.ErrExist) {
-			return fileError(file.Path, err)
-		}
-	}
+func putFile(call wire.Put, file wire.File, r *wire.Reader) error {
 	mode := fs.FileMode(file.Mode & 0o777)
-	f, err := root.OpenFile(file.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	f, err := createBelow(call, file.Path, mode)
 	if err != nil {
 		return fileError(file.Path, err)
 	}
@@ -82,6 +67,40 @@ func putFile(root *os.Root, call wire.Put, file wire.File, r *wire.Reader) error
 	f.Chown(int(call.UID), int(call.GID))
 	f.Chmod(mode)
 	return nil
+}
+
+// createBelow creates a file below the call's directory, with the directories
+// on the way, and follows no link. It goes step by step by itself: os.Root
+// opens a step with O_DIRECTORY and O_NOFOLLOW, and gVisor follows a link then.
+func createBelow(call wire.Put, name string, mode fs.FileMode) (*os.File, error) {
+	const flags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+	steps := strings.Split(path.Clean(name), "/")
+	last := len(steps) - 1
+	if !filepath.IsLocal(name) || steps[last] == "." {
+		return nil, errors.New("the path is not below the directory")
+	}
+	dir, err := syscall.Open(call.Dir, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	for _, step := range steps[:last] {
+		if err != nil {
+			return nil, err
+		}
+		made := syscall.Mkdirat(dir, step, 0o755) == nil
+		next, openErr := syscall.Openat(dir, step, flags, 0)
+		if made && openErr == nil {
+			syscall.Fchown(next, int(call.UID), int(call.GID))
+		}
+		syscall.Close(dir)
+		dir, err = next, openErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(dir)
+	fd, err := syscall.Openat(dir, steps[last], flags|syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, uint32(mode))
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func fileError(name string, err error) error {

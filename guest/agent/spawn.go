@@ -89,7 +89,7 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 			Credential: &syscall.Credential{Uid: x.call.UID, Gid: x.call.GID, Groups: []uint32{x.call.GID, x.tag}},
 		},
 	}
-	_, p.ended, err = a.reaper.fork(func() (int, error) {
+	leader, ended, err := a.reaper.fork(func() (int, error) {
 		// Limits are inherited over fork. Under the reaper's lock one fork
 		// happens at a time, so nobody else inherits these.
 		restore := setLimits(x.call.Processes, x.call.OpenFiles)
@@ -99,6 +99,10 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	if err != nil {
 		return nil, spawnError(argv[0], err)
 	}
+	p.ended = ended
+	x.mu.Lock()
+	x.leader = leader
+	x.mu.Unlock()
 	return p, nil
 }
 

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 // userID is the account that a sandbox's programs have unless they say root.
@@ -23,6 +25,35 @@ func own(dir string) error {
 		if err := os.Lchown(dir, userID, userID); err != nil {
 			return fmt.Errorf("own %s: %w", dir, err)
 		}
+	}
+	return nil
+}
+
+// agentID is the agent's own user and group from the moment it runs. Nobody
+// else is that user, so that without a capability not even root in the sandbox
+// can signal or stop its init.
+const agentID = 64999
+
+// becomeNobodyElse changes the agent's user and keeps its capabilities, which
+// no program that it starts ever has (see emptyBoundingSet).
+func becomeNobodyElse() error {
+	const prSetKeepCaps, capVersion3 = 8, 0x20080522
+	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0); errno != 0 {
+		return fmt.Errorf("keep capabilities: %w", errno)
+	}
+	if err := errors.Join(syscall.Setresgid(agentID, agentID, agentID), syscall.Setresuid(agentID, agentID, agentID)); err != nil {
+		return fmt.Errorf("change user: %w", err)
+	}
+	header := struct{ version, pid uint32 }{version: capVersion3}
+	var sets [2]struct{ effective, permitted, inheritable uint32 }
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
+		return fmt.Errorf("read capabilities: %w", errno)
+	}
+	for i := range sets {
+		sets[i].effective = sets[i].permitted
+	}
+	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
+		return fmt.Errorf("take capabilities up again: %w", errno)
 	}
 	return nil
 }

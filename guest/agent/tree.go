@@ -21,7 +21,12 @@ const treeTime = 10 * time.Second
 // killTree kills everything that carries the tag. It stops processes before
 // it kills them, so that the tree cannot grow faster than it is cut: a
 // stopped process neither forks nor frees its place under RLIMIT_NPROC.
-func killTree(tag uint32) {
+func killTree(leader int, tag uint32) {
+	// Most trees stay in the group that they began in. One call stops those,
+	// and leaves time to look for the rest even when the tree is busy.
+	for range 3 {
+		syscall.Kill(-leader, syscall.SIGSTOP)
+	}
 	s := search{tag: tag, harmless: map[int]bool{}}
 	// A process may fork between being listed and being stopped, so only the
 	// second look at a tree that is all stopped shows all of it.
@@ -38,6 +43,7 @@ func killTree(tag uint32) {
 		}
 	}
 	for deadline := time.Now().Add(treeTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		syscall.Kill(-leader, syscall.SIGKILL)
 		tree, sure := s.look()
 		if len(tree) == 0 && sure {
 			return
@@ -66,7 +72,7 @@ func (s *search) look() (tree []pid, sure bool) {
 	want := []byte(strconv.FormatUint(uint64(s.tag), 10))
 	sure = true
 	for _, id := range pids() {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(id) + "/status")
+		b, err := status(id)
 		state, threads, groups := parseStatus(b)
 		// The first thread may end before the others: then it is a zombie,
 		// and its process is not.
@@ -84,6 +90,19 @@ func (s *search) look() (tree []pid, sure bool) {
 		}
 	}
 	return tree, sure
+}
+
+// status reads a process's status with as few calls as there can be: in a
+// sandbox that is busy each may wait for its turn.
+func status(id int) ([]byte, error) {
+	fd, err := syscall.Open("/proc/"+strconv.Itoa(id)+"/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd)
+	b := make([]byte, 4096)
+	n, err := syscall.Read(fd, b)
+	return b[:max(n, 0)], err
 }
 
 func parseStatus(b []byte) (state byte, threads int, groups []byte) {

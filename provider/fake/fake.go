@@ -52,7 +52,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, err
 	}
 	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), files: map[string][]byte{}}
+	in.mu.Lock() // a lease may be over before it is stored
 	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
+	in.mu.Unlock()
 	p.mu.Lock()
 	if p.machines == nil {
 		p.machines = map[brig.ID]*instance{}

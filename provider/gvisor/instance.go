@@ -62,6 +62,11 @@ func (i *instance) Exit() *brig.Exit {
 // attach finds the sandbox, which may have ended, and watches for its end.
 func (i *instance) attach() {
 	i.guest = guest.Guest{Dial: i.l.dialAgent, Env: i.spec.Env, Limits: i.spec.Limits}
+	if i.spec.Ephemeral {
+		// Its sandbox is about to end anyway, and the host is faster at it
+		// than an agent in the middle of a fork bomb.
+		i.guest.Grace = oneShotGrace
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	c, err := i.l.ask(ctx, request{Op: "watch"})
@@ -99,6 +104,10 @@ func (i *instance) conclude() {
 	close(i.done)
 }
 
+// oneShotGrace is how long the agent of a one-shot has to kill its process
+// tree, and to send what is on its way, before the machine is killed.
+const oneShotGrace = 200 * time.Millisecond
+
 // lostTime is how long a machine whose agent does not answer has to turn out
 // to have died, before it is killed for it.
 const lostTime = 2 * time.Second
@@ -109,9 +118,13 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
+	wait := lostTime
+	if res.TimedOut || ctx.Err() != nil {
+		wait = 0 // it has had its time: the process tree must go now
+	}
 	select {
 	case <-i.done:
-	case <-time.After(lostTime):
+	case <-time.After(wait):
 		// The agent is stuck or was tampered with, and nothing says that the
 		// process tree is gone. The host's way of making sure is the machine.
 		stopErr := i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)

@@ -110,6 +110,9 @@ func (p *Provider) cgroup(id brig.ID) string {
 
 // Create implements brig.Provider.
 func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (_ brig.Instance, err error) {
+	if !brig.ValidName(string(id)) {
+		return nil, brig.InvalidField("id", "%q cannot name a folder", id)
+	}
 	root, err := p.Root(spec.Image)
 	if err != nil {
 		return nil, err
@@ -228,7 +231,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	if !ok || !brig.ValidName(string(id)) {
 		return nil, brig.Errorf(brig.NotFound, "sandbox %s left nothing on this machine", id)
 	}
 	var v handleState

@@ -64,6 +64,14 @@ func confine(n int, id string) error {
 
 // watchdog kills the sandbox when its processes hold more memory than allowed.
 func (s *shim) watchdog() {
+	// What the guest has is in files in memory, of which gVisor maps only the
+	// pages in use just now. The sentry has made them before it runs.
+	files := memoryFiles(s.machine.c.SandboxPid())
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
 	for {
 		time.Sleep(100 * time.Millisecond)
 		select {
@@ -71,7 +79,7 @@ func (s *shim) watchdog() {
 			return
 		default:
 		}
-		if used := memoryBelow(os.Getpid()); used > s.Limits.Memory {
+		if used := allocated(files) + memoryBelow(os.Getpid()); used > s.Limits.Memory {
 			s.mu.Lock()
 			s.overuse = true
 			s.mu.Unlock()
@@ -81,8 +89,33 @@ func (s *shim) watchdog() {
 	}
 }
 
+// memoryFiles opens the files in memory of a process.
+func memoryFiles(pid int) (out []*os.File) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, l := range links {
+		if to, err := os.Readlink(l); err != nil || !strings.HasPrefix(to, "/memfd:") {
+			continue
+		}
+		if f, err := os.Open(l); err == nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// allocated is how much of files really is there, in bytes.
+func allocated(files []*os.File) (total int64) {
+	for _, f := range files {
+		var st unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &st) == nil {
+			total += st.Blocks * 512
+		}
+	}
+	return total
+}
+
 // memoryBelow adds up the memory of all descendants of a process, in bytes,
-// each shared page once.
+// each shared page once, and none that is a file's.
 func memoryBelow(pid int) int64 {
 	parents := map[int]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -110,14 +143,14 @@ func memoryBelow(pid int) int64 {
 	return total
 }
 
-// pss is a process's share of memory, in bytes.
+// pss is a process's share of memory that is no file's, in bytes.
 func pss(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
+		if v, ok := strings.CutPrefix(line, "Pss_Anon:"); ok {
 			f := strings.Fields(v)
 			if len(f) > 0 {
 				n, _ := strconv.ParseInt(f[0], 10, 64)

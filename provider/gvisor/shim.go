@@ -45,8 +45,9 @@ type shim struct {
 
 	mu       sync.Mutex // guards the fields below
 	lease    *time.Timer
-	overuse  bool // the watchdog saw more memory than allowed
-	mainCode int  // the main program's exit code
+	overuse  bool            // the watchdog saw more memory than allowed
+	mainCode int             // the main program's exit code
+	asked    brig.ExitReason // why somebody is stopping it gently, if so
 }
 
 // shimMain is the shim's main. Its only argument is the sandbox's folder.
@@ -171,6 +172,12 @@ func (s *shim) run(ctx context.Context) error {
 	why, asked := brig.Exited, false
 	select {
 	case <-s.machine.gone:
+		// A gentle stop ends the machine from within, before it is through.
+		s.mu.Lock()
+		if s.asked != "" {
+			why, asked = s.asked, true
+		}
+		s.mu.Unlock()
 	case why = <-s.end:
 		asked = true
 		s.machine.kill(s.group)
@@ -195,7 +202,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	switch {
 	case over:
 		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
-	case !asked && s.Command == nil:
+	case !asked: // the end of a main program is asked for, too
 		e.Reason, e.Code = brig.Crashed, s.machine.code()
 	case asked && why != brig.Exited:
 		if e.Code == 0 {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 )
 
 // serve answers whoever may open the socket: those who own the folder.
@@ -73,6 +75,9 @@ func (s *shim) dial(c *net.UnixConn) {
 // stop ends the sandbox, gently first if there is grace.
 func (s *shim) stop(ctx context.Context, r request) {
 	if r.Grace > 0 {
+		s.mu.Lock()
+		s.asked = r.Reason
+		s.mu.Unlock()
 		// Whether it went well does not matter: what is left is killed.
 		_ = s.machine.guest.Terminate(ctx, r.Grace)
 	}
@@ -83,11 +88,20 @@ func (s *shim) stop(ctx context.Context, r request) {
 func (s *shim) main(ctx context.Context) {
 	sio := brig.IO{Stdout: s.log, Stderr: s.log}
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
-	if err == nil {
+	switch {
+	case err == nil:
 		s.mu.Lock()
 		s.mainCode = res.ExitCode
 		s.mu.Unlock()
-	} else {
+	case errors.Is(err, guest.ErrLost):
+		// The machine has failed, or is about to be known to.
+		select {
+		case <-s.machine.gone:
+		case <-time.After(lostTime):
+			s.end <- brig.Crashed
+		}
+		return
+	default:
 		fmt.Fprintln(s.log, "brig: the main program did not run:", brig.AsError(err).Message)
 		s.mu.Lock()
 		s.mainCode = 127

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Processes run out for the program that wants too many, and for nobody else:
+// other commands work, the sentry lives, the host's own limit is far away.
+func TestAttackProcesses(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "processes", func(s *brig.Spec) { s.Limits.Processes = 64 })
+	sentry := m.sentry()
+	if out := m.sh("user", probe+" processes"); out != "true EAGAIN\n" {
+		t.Errorf("children: %q", out)
+	}
+	threads := `python3 -c "
+import threading, time
+n = 0
+try:
+    while n < 1000: threading.Thread(target=time.sleep, args=(1,), daemon=True).start(); n += 1
+except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
+"`
+	if out := m.sh("user", threads); !strings.HasPrefix(out, "True ") {
+		t.Errorf("threads: %q", out)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The classic. It fails for itself, over and over.
+		_, _, _ = m.try(brig.Command{Shell: "b() { b | b & }; b; sleep 9", Timeout: 3 * time.Second})
+	}()
+	most := 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		most = max(most, m.threads())
+	}
+	if res, out, err := m.try(brig.Command{Shell: "echo alive", User: "root"}); err != nil || out != "alive\n" {
+		t.Errorf("beside a fork bomb: %q, %+v, %v", out, res, err)
+	}
+	<-done
+	if limit := 4*64 + 512; most == 0 || most > limit*3/4 {
+		t.Errorf("the host saw %d threads, and would stop at %d", most, limit)
+	}
+	if m.sentry() != sentry {
+		t.Error("the sentry is another one")
+	}
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.noneLeft()
+}
+
+func TestAttackOpenFiles(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "files", func(s *brig.Spec) { s.Limits.OpenFiles = 100 })
+	if out := m.sh("user", probe+" files"); !strings.HasSuffix(out, " EMFILE\n") || len(out) > len("100 EMFILE\n") {
+		t.Errorf("%q", out)
+	}
+	// As many as there are processes, all at once, do not take the agent's.
+	if _, _, err := m.try(brig.Command{Shell: "for i in $(seq 30); do (exec 9<" + probe + "; sleep 1) & done; wait"}); err != nil {
+		t.Error(err)
+	}
+	if out := m.sh("user", "echo alive"); out != "alive\n" {
+		t.Errorf("afterwards: %q", out)
+	}
+}
+
+// What is written is bounded, and what was written is given back.
+func TestAttackDisk(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	const disk, memory = 96 * brig.MiB, 512 * brig.MiB
+	before := free(t, p.DataDir)
+	m := newMachine(t, p, images, "disk", func(s *brig.Spec) { s.Limits.Disk, s.Limits.Memory = disk, memory })
+	for file, limit := range map[string]int64{
+		"/home/user/fill": disk, "/tmp/fill": min(memory/2, disk), "/dev/shm/fill": 64 * brig.MiB,
+	} {
+		out := m.sh("user", probe+" fill "+file)
+		var n int64
+		var why string
+		if _, err := fmt.Sscan(out, &n, &why); err != nil || why != "ENOSPC" || n > limit || n < limit*9/10 {
+			t.Errorf("%s took %q, want ENOSPC at about %d", file, out, limit)
+		}
+		if file != "/home/user/fill" {
+			m.sh("user", "rm "+file)
+		}
+	}
+	if used := before - free(t, p.DataDir); used < disk/2 || used > 2*disk+64*brig.MiB {
+		t.Logf("the host's disk has %d bytes less; other tests write as well", used)
+	}
+	if used := onDisk(t, m); used < disk*9/10 || used > disk*11/10 {
+		t.Errorf("the sandbox holds %d bytes of the host's disk, its limit is %d", used, disk)
+	}
+	// Full is not dead.
+	if out := m.sh("user", "rm fill 2>/dev/null; echo alive; rm ~/fill; echo room > ~/room; cat ~/room"); out != "alive\nroom\n" {
+		t.Errorf("when full: %q", out)
+	}
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.noneLeft()
+}
+
+// free is how many bytes a file system of the host has left.
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// onDisk is how many bytes of the host's disk back the writable layer: its
+// file has no name and is found among the sentry's descriptors.
+func onDisk(t *testing.T, m *machine) int64 {
+	t.Helper()
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.sentry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most int64
+	for _, fd := range fds {
+		var st syscall.Stat_t
+		if syscall.Stat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG {
+			if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, m.dir+"/overlay/") {
+				most = max(most, st.Blocks*512)
+			}
+		}
+	}
+	return most
+}
+
+// Files without content are bounded by memory only. Whatever gives way is in
+// the sandbox.
+func TestAttackInodes(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	neighbour := newMachine(t, p, images, "beside", nil)
+	for _, dir := range []string{"/home/user/many", "/tmp/many"} {
+		m := newMachine(t, p, images, brig.ID("inodes-"+filepath.Base(filepath.Dir(dir))), func(s *brig.Spec) { s.Limits.Memory = 64 * brig.MiB })
+		before := inodes(t, p.DataDir)
+		res, out, err := m.try(brig.Command{Argv: []string{probe, "inodes", dir, "300000"}})
+		switch {
+		case err != nil:
+			t.Errorf("%s: %+v, %v: %s", dir, res, err, out)
+		case res.OOMKilled:
+			t.Logf("%s: ended for its memory", dir)
+		default:
+			t.Logf("%s: %s", dir, out)
+		}
+		if used := before - inodes(t, p.DataDir); used > 5000 {
+			t.Errorf("%s: the host has %d inodes less", dir, used)
+		}
+		if out := neighbour.sh("user", "echo fine"); out != "fine\n" {
+			t.Errorf("the neighbour: %q", out)
+		}
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		m.noneLeft()
+	}
+}
+
+func inodes(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Ffree)
+}

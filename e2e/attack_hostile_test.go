@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/provider/gvisor"
+)
+
+// hostileProvider makes sandboxes whose agent is the probe.
+func hostileProvider(t *testing.T) (*gvisor.Provider, *image.Store) {
+	t.Helper()
+	p, images := newProvider(t, t.TempDir())
+	o := p.Options
+	o.Agent = filepath.Join(t.TempDir(), "agent")
+	if err := os.WriteFile(o.Agent, probeFile(t).Data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := gvisor.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, images
+}
+
+// counting throws away what is written, and counts it.
+type counting struct{ n atomic.Int64 }
+
+// Write implements io.Writer.
+func (c *counting) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Whatever an agent answers, the host's side returns in time, with an error
+// or with a result that is within bounds, and can end the sandbox.
+func TestAttackHostileAgent(t *testing.T) {
+	needRoot(t)
+	p, images := hostileProvider(t)
+	img, err := images.Resolve(t.Context(), brig.HostImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	peak, stop := watchHeap()
+	var all sync.WaitGroup
+	few := make(chan struct{}, 6)
+	for _, what := range []string{
+		"garbage", "huge", "endless", "started", "half", "silent", "trickle", "unknown", "order", "exit", "lies", "error", "deep",
+		"skipped", "artifacts", "artifact", "executions", "put",
+	} {
+		all.Go(func() {
+			few <- struct{}{}
+			defer func() { <-few }()
+			t.Run(what, func(t *testing.T) { suffer(t, p, img.Digest, what) })
+		})
+	}
+	all.Wait()
+	stop()
+	if most := peak.Load(); most > 128*brig.MiB {
+		t.Errorf("the heap grew to %d bytes", most)
+	}
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			buf := make([]byte, 64<<10)
+			t.Fatalf("%d goroutines before, %d after: %s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// suffer makes one call of an agent that answers it in its own way.
+func suffer(t *testing.T, p *gvisor.Provider, digest, what string) {
+	spec := brig.Spec{Name: "hostile", Image: digest, Limits: brig.DefaultBounds().Default}
+	spec.Limits.Memory = 128 * brig.MiB
+	in, err := p.Create(t.Context(), brig.ID("hostile-"+what), spec, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	start := time.Now()
+	switch what {
+	case "skipped", "artifacts", "artifact":
+		var files []brig.File
+		files, _, err = in.Collect(ctx, what)
+		if err == nil || len(files) != 0 {
+			t.Errorf("collected %d files, %v", len(files), err)
+		}
+	case "executions":
+		if xs, err := in.Execs(ctx); err == nil || len(xs) != 0 {
+			t.Errorf("%d executions, %v", len(xs), err)
+		}
+	case "put":
+		if err := in.Put(ctx, "silent", []brig.File{{Path: "x", Data: make([]byte, 8<<20)}}); err == nil {
+			t.Error("put went well")
+		}
+	default:
+		var out counting
+		var res *brig.Result
+		res, err = in.Exec(t.Context(), "x", brig.Command{Argv: []string{what}, Timeout: 2 * time.Second}, brig.IO{Stdout: &out, Stderr: &out})
+		timesOut := what == "endless" || what == "started" || what == "silent" || what == "trickle"
+		switch {
+		case what == "lies":
+			// A guest may lie about its program, not about the host.
+			if err != nil || res.TimedOut || res.OOMKilled || res.ExitCode < 0 || res.ExitCode > 255 {
+				t.Errorf("%+v, %v", res, err)
+			}
+		case timesOut:
+			if err != nil || !res.TimedOut || res.ExitCode != 124 {
+				t.Errorf("%+v, %v", res, err)
+			}
+		case err == nil:
+			t.Errorf("%+v without an error", res)
+		case what == "error" && (len(err.Error()) > 4096 || strings.Contains(brig.AsError(err).Field, "etc")):
+			t.Errorf("the agent's error went through: %d bytes, field %q", len(err.Error()), brig.AsError(err).Field)
+		}
+	}
+	if d := time.Since(start); d > 8*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	start = time.Now()
+	m := &machine{Instance: in, t: t, dir: filepath.Join(p.DataDir, "sandboxes", "hostile-"+what)}
+	if err := in.Destroy(context.WithoutCancel(t.Context())); err != nil || time.Since(start) > 5*time.Second {
+		t.Errorf("destroy took %v: %v", time.Since(start), err)
+	}
+	m.noneLeft()
+}
+
+// watchHeap samples how large the heap gets.
+func watchHeap() (*atomic.Int64, func()) {
+	var peak atomic.Int64
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), int64(m.HeapInuse)))
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return &peak, func() { close(done); <-ended }
+}

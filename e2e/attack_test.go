@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// plant writes 32 random bytes, in hex, to a file of the host and returns
+// them.
+func plant(t *testing.T, name string, mode os.FileMode) string {
+	t.Helper()
+	var b [32]byte
+	_, _ = rand.Read(b[:])
+	secret := hex.EncodeToString(b[:])
+	if err := os.WriteFile(name, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// Files of the host, one for root only and one for everybody, cannot be read
+// by any way that a program knows, as whoever it runs.
+func TestAttackCanary(t *testing.T) {
+	needRoot(t)
+	dir, err := os.MkdirTemp("/var/tmp", "canary-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	closed, open := filepath.Join(dir, "closed"), filepath.Join(dir, "open")
+	secrets := []string{plant(t, closed, 0o600), plant(t, open, 0o644)}
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "canary", nil)
+	for _, user := range []string{"user", "root"} {
+		// By its path, and by the data folder that is beside the image.
+		out := m.sh(user, strings.Join([]string{probe, "canary", closed, open, "/order.json", p.DataDir + "/sandboxes/canary/order.json"}, " "))
+		if !strings.Contains(out, "tried ") {
+			t.Errorf("as %s the probe did not get through: %s", user, out)
+		}
+		for _, s := range secrets {
+			if strings.Contains(out, s) {
+				t.Errorf("as %s it reads the host: %s", user, out)
+			}
+		}
+		if strings.Contains(out, "read ") || strings.Contains(out, "opened by handle") {
+			t.Errorf("as %s it reads something: %s", user, out)
+		}
+	}
+	// The control: the program does find what can be found.
+	inside := m.sh("user", "printf %s "+secrets[0]+" > /tmp/planted; "+probe+" canary /tmp/planted")
+	if !strings.Contains(inside, secrets[0]) {
+		t.Errorf("the probe overlooks a file that it may read: %s", inside)
+	}
+	if logs, err := os.ReadFile(filepath.Join(m.dir, "log")); err == nil && strings.Contains(string(logs), secrets[1]) {
+		t.Error("the canary is in the sandbox's log")
+	}
+}
+
+// Whoever a program is, it cannot end, stop, trace or deafen the agent.
+func TestAttackAgent(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "agent", nil)
+	for _, user := range []string{"user", "root"} {
+		for _, script := range []string{
+			"kill -9 1", "kill -STOP 1", "kill -TERM 1", "kill -9 -1", "echo x > /proc/1/mem", "cat /proc/1/environ",
+			"echo 1000 > /proc/1/oom_score_adj", "python3 -c 'import ctypes; exit(0 if ctypes.CDLL(None).ptrace(16,1,0,0) == 0 else 1)'",
+		} {
+			if res, out, err := m.try(brig.Command{Shell: script, User: user}); err != nil || res.ExitCode == 0 && !strings.HasSuffix(script, "oom_score_adj") {
+				t.Errorf("as %s, %q: %+v, %v: %s", user, script, res, err, out)
+			}
+		}
+		m.sh(user, probe+" flood")
+		if out := m.sh(user, "echo alive"); out != "alive\n" {
+			t.Errorf("after the flood of %s: %q", user, out)
+		}
+	}
+	select {
+	case <-m.Done():
+		t.Errorf("the sandbox has ended: %+v", m.Exit())
+	default:
+	}
+}
+
+// An agent that is killed takes its sandbox down, and only that: the provider
+// notices and says why, and nothing is left.
+func TestAttackKilledAgent(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir(), "capabilities") // so that root can
+	m := newMachine(t, p, images, "victim", nil)
+	neighbour := newMachine(t, p, images, "neighbour", nil)
+	start := time.Now()
+	_, _, err := m.try(brig.Command{Shell: "kill -9 1; sleep 20", User: "root"})
+	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), string(brig.Crashed)) || time.Since(start) > 5*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	select {
+	case <-m.Done():
+		if e := m.Exit(); e.Reason != brig.Crashed || e.OOMKilled {
+			t.Errorf("exit: %+v", e)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the provider has not noticed after 5 s")
+	}
+	if out := neighbour.sh("user", "echo fine"); out != "fine\n" {
+		t.Errorf("the neighbour: %q", out)
+	}
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.noneLeft()
+}
+
+// One that is stopped is noticed when the next command's time is over, and
+// its sandbox is ended for it.
+func TestAttackStoppedAgent(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir(), "capabilities")
+	m := newMachine(t, p, images, "stopped", nil)
+	start := time.Now()
+	res, _, err := m.try(brig.Command{Shell: "kill -STOP 1; sleep 20", User: "root", Timeout: time.Second})
+	if err != nil || !res.TimedOut || res.ExitCode != 124 || time.Since(start) > 5*time.Second {
+		t.Errorf("after %v: %+v, %v", time.Since(start), res, err)
+	}
+	select {
+	case <-m.Done():
+		if e := m.Exit(); e.Reason != brig.Killed {
+			t.Errorf("exit: %+v", e)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the sandbox lives on")
+	}
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.noneLeft()
+}
+
+// sentryOf returns the host's process of a machine's sentry.
+func (m *machine) sentry() int {
+	for _, pid := range m.pids() {
+		if role(pid) == "sentry" {
+			return pid
+		}
+	}
+	return 0
+}
+
+// threadsOf counts the threads of all of a machine's processes on the host.
+func (m *machine) threads() int {
+	n := 0
+	for _, pid := range m.pids() {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		n += len(tasks)
+	}
+	return n
+}

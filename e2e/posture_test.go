@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+var update = flag.Bool("update", false, "write what is found as what is expected")
+
+const goldenPosture = "testdata/posture.json"
+
+// views are the ways in which a program comes into a sandbox.
+var views = []string{"user exec", "root exec", "user run", "root run"}
+
+// What a sandbox sees and may do is exactly what was expected when somebody
+// read through the golden file. A difference is a change of the wall: read it
+// before you run the test with -update.
+func TestPosture(t *testing.T) {
+	needRoot(t)
+	got := postures(t, views)
+	if *update {
+		writeGolden(t, got)
+	}
+	want := readGolden(t)
+	for _, view := range views {
+		for _, d := range differences(want[view], got[view]) {
+			t.Errorf("%s: %s", view, d)
+		}
+	}
+}
+
+// Each protection, when it is off, must be missed by the same comparison. The
+// facts that are named must be among the differences.
+func TestPostureControls(t *testing.T) {
+	needRoot(t)
+	want := readGolden(t)
+	for protection, facts := range map[string][]string{
+		"capabilities":      {"caps.CapPrm", "caps.CapEff", "caps.CapBnd", "caps.bounding"},
+		"no-new-privileges": {"id.no_new_privs"},
+		"read-only":         {"mount./usr", "write./usr/bin"},
+		"network":           {"net.interface.lo"},
+	} {
+		t.Run(protection, func(t *testing.T) {
+			got := postures(t, []string{"root exec"}, protection)
+			diff := differences(want["root exec"], got["root exec"])
+			for _, f := range facts {
+				if !slices.ContainsFunc(diff, func(d string) bool { return strings.HasPrefix(d, f+":") }) {
+					t.Errorf("%s is off and %s does not show it; what differs: %q", protection, f, diff)
+				}
+			}
+		})
+	}
+}
+
+// postures runs the probe in a sandbox of its own for each way in.
+func postures(t *testing.T, views []string, disabled ...string) map[string]map[string]string {
+	t.Helper()
+	e, ctx := newEngine(t, disabled...)
+	out := map[string]map[string]string{}
+	for _, view := range views {
+		user, way, _ := strings.Cut(view, " ")
+		var found *brig.Result
+		if way == "run" {
+			o, err := e.Run(ctx, brig.Program{
+				Name: "posture", Command: []string{probe, "posture"}, User: user, Files: []brig.File{probeFile(t)},
+				Env: map[string]string{"ASKED_FOR": "yes"},
+			}, brig.IO{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = &o.Result
+		} else {
+			if _, err := e.Create(ctx, brig.Spec{Name: "posture", Env: map[string]string{"ASKED_FOR": "yes"}}); err != nil {
+				t.Fatal(err)
+			}
+			in := brig.IO{Stdin: bytes.NewReader(probeFile(t).Data)}
+			res, err := e.Exec(ctx, "posture", brig.Command{Shell: "cat > probe && chmod 755 probe"}, in)
+			if err != nil || res.ExitCode != 0 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if found, err = e.Exec(ctx, "posture", brig.Command{Argv: []string{probe, "posture"}, User: user}, brig.IO{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Remove(ctx, "posture"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found.ExitCode != 0 {
+			t.Fatalf("%s: %+v: %s", view, found, found.Stderr.Head)
+		}
+		out[view] = parseFacts(t, string(found.Stdout.Head))
+	}
+	return out
+}
+
+// differences lists the facts that are not what they should be.
+func differences(want, got map[string]string) []string {
+	var out []string
+	for k, v := range want {
+		if g, ok := got[k]; !ok {
+			out = append(out, k+": gone, was "+v)
+		} else if g != v {
+			out = append(out, k+": "+g+", was "+v)
+		}
+	}
+	for k, v := range got {
+		if _, ok := want[k]; !ok {
+			out = append(out, k+": new: "+v)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The golden file has the facts that all views share under "always", and the
+// rest under the view's name.
+func writeGolden(t *testing.T, got map[string]map[string]string) {
+	t.Helper()
+	golden := map[string]map[string]string{"always": {}}
+	for _, view := range views {
+		golden[view] = map[string]string{}
+		for k, v := range got[view] {
+			if everywhere(got, k, v) {
+				golden["always"][k] = v
+			} else {
+				golden[view][k] = v
+			}
+		}
+	}
+	b, err := json.MarshalIndent(golden, "", "  ")
+	if err == nil {
+		err = os.WriteFile(goldenPosture, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func everywhere(got map[string]map[string]string, k, v string) bool {
+	for _, view := range views {
+		if w, ok := got[view][k]; !ok || w != v {
+			return false
+		}
+	}
+	return true
+}
+
+func readGolden(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	b, err := os.ReadFile(goldenPosture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden map[string]map[string]string
+	if err := json.Unmarshal(b, &golden); err != nil {
+		t.Fatal(err)
+	}
+	for _, view := range views {
+		for k, v := range golden["always"] {
+			golden[view][k] = v
+		}
+	}
+	return golden
+}

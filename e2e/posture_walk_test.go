@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// There is no socket, fifo or device outside of /dev anywhere in a sandbox,
+// and no file that raises who runs it; a file that root makes so does not.
+func TestPostureFiles(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "walk", nil)
+	if found := m.facts("root", "walk", "/")["walk"]; found != "" {
+		t.Errorf("in the file system there are: %s", found)
+	}
+	m.sh("root", "cp "+probe+" /tmp/raised && chmod 6755 /tmp/raised && cp "+probe+" /opt/raised && chmod 6755 /opt/raised")
+	for _, name := range []string{"/tmp/raised", "/opt/raised"} {
+		if out := m.sh("user", name+" euid"); strings.TrimSpace(out) != "1000" {
+			t.Errorf("%s, setuid root, runs as %s", name, out)
+		}
+	}
+	// The control: the walk sees what is there.
+	m.sh("root", "mkfifo /opt/fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/opt/socket\")'")
+	found := m.facts("root", "walk", "/opt")["walk"]
+	for _, name := range []string{"/opt/fifo", "/opt/socket"} {
+		if !strings.Contains(found, name) {
+			t.Errorf("the walk overlooks %s: %s", name, found)
+		}
+	}
+}
+
+// A working directory or a program that is a descriptor of somebody else's
+// leads nowhere.
+func TestPostureDescriptors(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	m := newMachine(t, p, images, "fds", nil)
+	for _, user := range []string{"user", "root"} {
+		for fd := range 16 {
+			for _, base := range []string{"/proc/self/fd/", "/proc/1/fd/"} {
+				dir := base + string("0123456789abcdef"[fd])
+				res, out, err := m.try(brig.Command{Argv: []string{"/bin/ls", "-la"}, Dir: dir, User: user})
+				if brig.KindOf(err) != brig.InvalidArgument {
+					t.Errorf("as %s, a command in %s: %+v, %v: %s", user, dir, res, err, out)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// hostileAgent takes the place of the real agent. It answers the ping by which
+// its sandbox comes to life, and does with every other call what the first
+// word of the command, or the folder, says.
+func hostileAgent() error {
+	f := os.NewFile(3, "control")
+	c, err := net.FileConn(f)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	ctl := c.(*net.UnixConn)
+	oob := make([]byte, syscall.CmsgSpace(4))
+	for {
+		var b [1]byte
+		_, n, _, _, err := ctl.ReadMsgUnix(b[:], oob)
+		if err != nil {
+			return err
+		}
+		msgs, _ := syscall.ParseSocketControlMessage(oob[:n])
+		if len(msgs) == 0 {
+			return nil
+		}
+		fds, _ := syscall.ParseUnixRights(&msgs[0])
+		file := os.NewFile(uintptr(fds[0]), "call")
+		conn, err := net.FileConn(file)
+		file.Close()
+		if err == nil {
+			go misbehave(conn.(*net.UnixConn))
+		}
+	}
+}
+
+func misbehave(c *net.UnixConn) {
+	defer c.Close()
+	f, err := wire.NewReader(c).Read()
+	var call wire.Call
+	if err != nil || json.Unmarshal(f.Payload, &call) != nil {
+		return
+	}
+	what := ""
+	switch call.Op {
+	case wire.OpPing:
+		_ = wire.WriteJSON(c, wire.TypeOK, nil)
+		return
+	case wire.OpExec:
+		what = call.Exec.Argv[0]
+	case wire.OpCollect:
+		what = call.Collect.Dir
+	case wire.OpPut:
+		what = call.Put.Dir
+	case wire.OpExecs:
+		what = "executions"
+	default:
+		time.Sleep(time.Hour)
+	}
+	mib := make([]byte, 1<<20)
+	_, _ = rand.Read(mib)
+	switch what {
+	case "garbage":
+		_, _ = c.Write(mib)
+	case "huge":
+		_, _ = c.Write([]byte{byte(wire.TypeStdout), 0xff, 0xff, 0xff, 0xff})
+		for {
+			if _, err := c.Write(mib); err != nil {
+				return
+			}
+		}
+	case "endless":
+		repeat(c, wire.TypeStdout, mib)
+	case "started":
+		repeat(c, wire.TypeStarted, nil)
+	case "half":
+		_ = c.CloseWrite()
+		time.Sleep(time.Hour)
+	case "silent":
+		time.Sleep(time.Hour)
+	case "trickle":
+		_ = wire.Write(c, wire.TypeStarted, nil)
+		var b [5]byte
+		b[0] = byte(wire.TypeStdout)
+		binary.BigEndian.PutUint32(b[1:], 1<<20)
+		for i := 0; ; i++ {
+			if _, err := c.Write(b[i%5 : i%5+1]); err != nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	case "unknown":
+		_ = wire.Write(c, 250, []byte("{}"))
+	case "order":
+		_ = wire.WriteJSON(c, wire.TypeOK, nil)
+		_ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{})
+	case "exit":
+		_ = wire.Write(c, wire.TypeExit, []byte(`{"Code":1e999,"Signal":"x"`))
+	case "lies":
+		_ = wire.Write(c, wire.TypeExit, []byte(`{"Code":4294967296,"Signal":-9,"TimedOut":true,"OOMKilled":true}`))
+	case "error":
+		_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Kind: "invalid", Field: "../../etc", Message: string(make([]byte, 900<<10))})
+	case "deep":
+		deep := make([]byte, 1<<20)
+		for i := range deep {
+			deep[i] = '['
+		}
+		_ = wire.Write(c, wire.TypeError, deep)
+	case "skipped":
+		repeat(c, wire.TypeFile, []byte(`{"Path":"x.csv","Size":-1}`))
+	case "artifacts":
+		repeat(c, wire.TypeFile, []byte(`{"Path":"../../x.csv","Size":0}`))
+	case "artifact":
+		_ = wire.Write(c, wire.TypeFile, []byte(`{"Path":"x.csv","Size":9223372036854775807}`))
+		repeat(c, wire.TypeFileData, mib)
+	case "executions":
+		repeat(c, wire.TypeExec, []byte(`{"ID":"x"}`))
+	}
+}
+
+func repeat(c net.Conn, t wire.Type, payload []byte) {
+	for wire.Write(c, t, payload) == nil {
+	}
+}

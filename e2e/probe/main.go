@@ -1,0 +1,67 @@
+// Command probe looks at a sandbox from the inside for the tests of e2e. It is
+// static, so that it runs in any image, and it never writes to what it finds
+// open: to know that it could is enough.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// facts are what was found, by name.
+type facts map[string]string
+
+func main() {
+	// Some of what is tried changes the thread that tries it.
+	runtime.LockOSThread()
+	do := func() error { return run(os.Args[1:]) }
+	if os.Args[0] == "brig-agent" {
+		do = hostileAgent
+	}
+	if err := do(); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("usage: probe posture|walk|euid|canary|processes|files|fill|inodes|flood")
+	}
+	switch args[0] {
+	case "posture":
+		return posture()
+	case "walk":
+		return report(walk(args[1]))
+	case "euid":
+		fmt.Println(os.Geteuid())
+		return nil
+	default:
+		return attack(args[0], args[1:])
+	}
+}
+
+func posture() error {
+	f := facts{}
+	descriptors(f) // before anything here opens one
+	identity(f)
+	capabilities(f)
+	limits(f)
+	machine(f)
+	environment(f)
+	mounts(f)
+	devices(f)
+	processes(f)
+	initProcess(f)
+	unixSockets(f)
+	network(f)
+	writable(f)
+	paths(f)
+	families(f)
+	calls(f)
+	return report(f)
+}
+
+func report(f facts) error { return json.NewEncoder(os.Stdout).Encode(f) }

@@ -1,0 +1,18 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/provider/providertest"
+)
+
+// The real provider keeps the contract that the fake one keeps.
+func TestProviderConformance(t *testing.T) {
+	p, images := newProvider(t, t.TempDir())
+	img, err := images.Resolve(t.Context(), brig.HostImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	providertest.Run(t, providertest.Harness{Provider: p, Image: img.Digest, Real: true})
+}

@@ -1,0 +1,200 @@
+package providertest
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func testLife(t *testing.T, h Harness) {
+	c := h.Provider.Capabilities()
+	if c.Name == "" || c.Isolation == "" {
+		t.Errorf("capabilities: %+v", c)
+	}
+	_, in := create(t, h, nil)
+	alive(t, in)
+	if got := in.Handle(); got.Provider != c.Name || got.Version == 0 {
+		t.Errorf("handle: %+v", got)
+	}
+	if a := run(t, in, words("echo hi")); a.out != "hi\n" || a.ExitCode != 0 || !a.Done || a.Duration <= 0 || a.Started.IsZero() {
+		t.Errorf("%+v", a)
+	}
+	destroy(t, in)
+	if e := ended(t, in); e.Reason != brig.Killed || e.At.IsZero() {
+		t.Errorf("exit: %+v", e)
+	}
+}
+
+func readLogs(t *testing.T, in brig.Instance) string {
+	t.Helper()
+	r, err := in.Logs(t.Context())
+	if err != nil {
+		t.Fatalf("open logs: %v", err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("read logs: %v", err)
+	}
+	return string(b)
+}
+
+func testLogs(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	if got := readLogs(t, in); got != "" {
+		t.Errorf("a new machine's log: %q", got)
+	}
+	for _, line := range []string{"one\n", "two\n"} {
+		if err := in.Log([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readLogs(t, in); got != "one\ntwo\n" {
+		t.Errorf("%q", got)
+	}
+	if err := in.Stop(t.Context(), 0, brig.Stopped); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLogs(t, in); got != "one\ntwo\n" {
+		t.Errorf("after the end: %q", got)
+	}
+}
+
+func withMain(h Harness, real, fake string) func(*brig.Spec) {
+	return func(s *brig.Spec) {
+		cmd := words(fake)
+		if h.Real {
+			cmd = script(real)
+		}
+		s.Command = &cmd
+	}
+}
+
+func testMainProgram(t *testing.T, h Harness) {
+	_, in := create(t, h, withMain(h, "echo out; echo err >&2; sleep 0.3; exit 3", "exit 3"))
+	if e := ended(t, in); e.Reason != brig.Exited || e.Code != 3 || e.OOMKilled || time.Since(e.At) > time.Minute {
+		t.Errorf("exit: %+v", e)
+	}
+	if got := readLogs(t, in); h.Real && (!strings.Contains(got, "out\n") || !strings.Contains(got, "err\n")) {
+		t.Errorf("logs: %q", got)
+	}
+}
+
+func testMainProgramMissing(t *testing.T, h Harness) {
+	_, in := create(t, h, func(s *brig.Spec) {
+		cmd := words("no-such-program")
+		s.Command = &cmd
+	})
+	if e := ended(t, in); e.Reason != brig.Exited || e.Code != 127 {
+		t.Errorf("exit: %+v", e)
+	}
+}
+
+func testLease(t *testing.T, h Harness) {
+	in, err := h.Provider.Create(t.Context(), newID(), h.spec(), time.Now().Add(1500*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { destroy(t, in) })
+	if e := ended(t, in); e.Reason != brig.LeaseExpired {
+		t.Errorf("exit: %+v", e)
+	}
+}
+
+func testExtend(t *testing.T, h Harness) {
+	in, err := h.Provider.Create(t.Context(), newID(), h.spec(), time.Now().Add(1500*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { destroy(t, in) })
+	if err := in.Extend(t.Context(), time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1800 * time.Millisecond)
+	alive(t, in)
+	if err := in.Extend(t.Context(), time.Now().Add(200*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if e := ended(t, in); e.Reason != brig.LeaseExpired {
+		t.Errorf("exit: %+v", e)
+	}
+}
+
+func testStopHard(t *testing.T, h Harness) {
+	_, in := create(t, h, withMain(h, "trap '' TERM; while :; do sleep 1; done", "sleep 60"))
+	start := time.Now()
+	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-in.Done():
+	default:
+		t.Error("Stop returned before the end")
+	}
+	if e := ended(t, in); e.Reason != brig.Killed || e.Code == 0 || time.Since(start) > 3*time.Second {
+		t.Errorf("after %v: %+v", time.Since(start), e)
+	}
+	if err := in.Stop(t.Context(), time.Second, brig.Stopped); err != nil {
+		t.Errorf("a second stop: %v", err)
+	}
+	if e := in.Exit(); e.Reason != brig.Killed {
+		t.Errorf("a second stop changed why: %+v", e)
+	}
+}
+
+func testStopGraceful(t *testing.T, h Harness) {
+	_, in := create(t, h, withMain(h, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", ""))
+	untilUp(t, in)
+	start := time.Now()
+	if err := in.Stop(t.Context(), 8*time.Second, brig.Stopped); err != nil {
+		t.Fatal(err)
+	}
+	if e := ended(t, in); e.Reason != brig.Stopped && e.Reason != brig.Exited || time.Since(start) > 5*time.Second {
+		t.Errorf("after %v: %+v", time.Since(start), e)
+	}
+	if got := readLogs(t, in); !strings.Contains(got, "bye") {
+		t.Errorf("it was not asked: %q", got)
+	}
+	// One that does not listen is killed when its grace is over.
+	_, deaf := create(t, h, withMain(h, "trap '' TERM; echo up; while :; do sleep 0.05; done", ""))
+	untilUp(t, deaf)
+	start = time.Now()
+	if err := deaf.Stop(t.Context(), 500*time.Millisecond, brig.Stopped); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d < 400*time.Millisecond || d > 4*time.Second {
+		t.Errorf("a deaf one ended after %v", d)
+	}
+}
+
+func testExecAfterTheEnd(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	if err := in.Stop(t.Context(), 0, brig.Stopped); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(t.Context(), in, newExecID(), words("echo hi")); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("exec after the end: %v", err)
+	}
+}
+
+func testEndWhileExec(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	time.AfterFunc(500*time.Millisecond, func() { _ = in.Stop(t.Context(), 0, brig.Killed) })
+	start := time.Now()
+	if _, err := try(t.Context(), in, newExecID(), words("sleep 9")); brig.KindOf(err) != brig.FailedPrecondition || time.Since(start) > 5*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+}
+
+// untilUp waits until the main program has said "up".
+func untilUp(t *testing.T, in brig.Instance) {
+	t.Helper()
+	for end := time.Now().Add(wait); !strings.Contains(readLogs(t, in), "up\n"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the main program is not up: %q", readLogs(t, in))
+		}
+	}
+}
