@@ -179,9 +179,9 @@ func (a *Agent) kill(call wire.Kill) {
 
 func (x *execution) kill() {
 	x.mu.Lock()
-	leader := x.leader
+	leader, ended := x.leader, x.exit != nil
 	x.mu.Unlock()
-	if leader > 1 { // it has been started
+	if leader > 1 && !ended { // before it has no id, and after it another may
 		killTree(leader, x.tag)
 	}
 }

@@ -68,7 +68,14 @@ func New(name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
 	}
 	g := &Group{path: name, m: m}
-	if err := m.Apply(-1); err != nil {
+	err = m.Apply(-1)
+	for range 3 {
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		err = m.Apply(-1) // the parent was removed meanwhile, see RemoveParent
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", name, err), m.Destroy())
 	}
 	if err := m.Set(cfg.Resources); err != nil {
@@ -172,6 +179,13 @@ func (g *Group) remove() error {
 		errs = append(errs, removeTree(dir))
 	}
 	return errors.Join(errs...)
+}
+
+// RemoveParent removes the group above this one if nothing else is in it.
+func (g *Group) RemoveParent() {
+	for _, dir := range g.m.GetPaths() {
+		_ = unix.Rmdir(filepath.Dir(dir)) // it is not empty: that is the answer
+	}
 }
 
 func removeTree(dir string) error {
