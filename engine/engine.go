@@ -44,7 +44,9 @@ type Engine struct {
 	Options
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
-	work sync.WaitGroup // what Close waits for
+	work sync.WaitGroup // what goes on in the background, waited for by Close
+	// visits are calls that are inside, waited for by Close for a while.
+	visits sync.WaitGroup
 
 	imageUse sync.RWMutex
 
@@ -73,8 +75,22 @@ func New(ctx context.Context, o Options) *Engine {
 	return &Engine{Options: o, ctx: ctx, end: end, live: map[brig.ID]brig.Instance{}}
 }
 
-// Close ends what the engine does in the background. Machines go on.
+// closeTime is how long Close waits for calls whose callers have gone: they
+// end what they began.
+const closeTime = 5 * time.Second
+
+// Close waits for calls to end what they began, and ends what the engine does
+// in the background. Machines go on.
 func (e *Engine) Close() {
+	left := make(chan struct{})
+	go func() {
+		e.visits.Wait()
+		close(left)
+	}()
+	select {
+	case <-left:
+	case <-time.After(closeTime):
+	}
 	e.end()
 	e.work.Wait()
 }

@@ -29,6 +29,7 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 			return nil, err
 		}
 	}
+	e.visits.Add(1)
 	return v, nil
 }
 
@@ -80,6 +81,7 @@ func (v *visit) note(ctx context.Context, p brig.Phase, err error) {
 // named error, and makes of that error what the caller may see: causes stay
 // in the log.
 func (v *visit) leave(ctx context.Context, err *error) {
+	defer v.e.visits.Done()
 	if v.op.Changes {
 		v.note(ctx, brig.Finish, *err)
 	}

@@ -140,7 +140,11 @@ func (e *Engine) Extend(ctx context.Context, name string, ttl time.Duration) (_ 
 func (e *Engine) running(rec *brig.Record) (brig.Instance, error) {
 	in := e.instance(rec.ID)
 	if rec.State != brig.Running || in == nil {
-		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).
+		state := string(rec.State)
+		if rec.Exit != nil {
+			state += " (" + string(rec.Exit.Reason) + ")"
+		}
+		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, state).
 			WithHint("create a new one; logs and exit of this one are kept")
 	}
 	return in, nil
@@ -166,7 +170,7 @@ func (e *Engine) lost(ctx context.Context, rec *brig.Record, in brig.Instance, e
 	case <-in.Done():
 		if now, settleErr := e.settle(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
 			if _, gone := e.running(now); gone != nil {
-				return gone
+				return brig.AsError(gone).Because(err)
 			}
 		}
 	default:

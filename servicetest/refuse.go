@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ func (h Harness) refusals(t *testing.T) {
 	t.Run("sandboxes", h.badSpecs)
 	t.Run("commands", h.badCommands)
 	t.Run("programs", h.badPrograms)
-	t.Run("missing", func(t *testing.T) { h.missing(t, h.Service, "no-such-sandbox") })
+	t.Run("missing", func(t *testing.T) { h.missing(h.Context(t), t, h.Service, "no-such-sandbox") })
 }
 
 func (h Harness) badSpecs(t *testing.T) {
@@ -106,12 +107,8 @@ func (h Harness) badPrograms(t *testing.T) {
 }
 
 // missing checks that a sandbox is NotFound to every operation.
-func (h Harness) missing(t *testing.T, svc brig.Service, box string) {
+func (h Harness) missing(ctx context.Context, t *testing.T, svc brig.Service, box string) {
 	t.Helper()
-	ctx := h.Context(t)
-	if svc == h.Other {
-		ctx = h.OtherContext(t)
-	}
 	_, err := svc.Get(ctx, box)
 	wantKind(t, "Get", err, brig.NotFound)
 	_, err = svc.Exec(ctx, box, h.cmd("echo"), brig.IO{})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -119,7 +120,21 @@ func servedBy(dir string) string {
 	return ""
 }
 
-// own takes the data folder's lock.
+// handOver is how long the lock of an owner that was killed may outlive it: a
+// child that it was just starting holds it until it has become a program.
+const handOver = 3 * time.Second
+
+// takeOver takes the data folder's lock, also from an owner that just died.
+func takeOver(dir string) (*os.File, error) {
+	for deadline := time.Now().Add(handOver); ; time.Sleep(20 * time.Millisecond) {
+		lock, err := own(dir)
+		if brig.KindOf(err) != brig.FailedPrecondition || time.Now().After(deadline) {
+			return lock, err
+		}
+	}
+}
+
+// own takes the data folder's lock, or fails at once.
 func own(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, brig.Errorf(brig.NotInitialized, "the data folder cannot be made").

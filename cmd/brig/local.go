@@ -76,7 +76,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		e := engine.New(ctx, o)
 		return e, ctx, e.Close, nil
 	}
-	lock, err := own(dir)
+	lock, err := takeOver(dir)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -59,7 +59,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
-	lock, err := own(dir)
+	lock, err := takeOver(dir)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,9 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
+	if err := share("/workspace"); err != nil {
+		return nil, err
+	}
 	a.reaper.start()
 	return a, nil
 }

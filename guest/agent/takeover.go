@@ -29,6 +29,18 @@ func own(dir string) error {
 	return nil
 }
 
+// share lets root's group write to dir: without capabilities root is bound by
+// a file's mode like everybody else.
+func share(dir string) error {
+	if err := os.Lchown(dir, userID, 0); err != nil {
+		return fmt.Errorf("share %s: %w", dir, err)
+	}
+	if err := os.Chmod(dir, 0o775); err != nil {
+		return fmt.Errorf("share %s: %w", dir, err)
+	}
+	return nil
+}
+
 // agentID is the agent's own user and group from the moment it runs. Nobody
 // else is that user, so that without a capability not even root in the sandbox
 // can signal or stop its init.

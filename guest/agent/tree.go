@@ -18,14 +18,17 @@ const firstTag = 1 << 30
 // before.
 const treeTime = 10 * time.Second
 
-// killTree kills everything that carries the tag. It stops processes before
-// it kills them, so that the tree cannot grow faster than it is cut: a
-// stopped process neither forks nor frees its place under RLIMIT_NPROC.
+// killTree kills everything that carries the tag. What has left the group of
+// the first process it stops before it kills, so that the tree cannot grow
+// faster than it is cut: a stopped process neither forks nor frees its place
+// under RLIMIT_NPROC.
 func killTree(leader int, tag uint32) {
-	// Most trees stay in the group that they began in. One call stops those,
-	// and leaves time to look for the rest even when the tree is busy.
+	// Most trees stay in the group that they began in. One call ends those,
+	// and leaves time to look for the rest even when the tree is busy. The
+	// first process is among them: were it stopped, the end of its children
+	// could hang it up, and it would seem to have ended otherwise.
 	for range 3 {
-		syscall.Kill(-leader, syscall.SIGSTOP)
+		syscall.Kill(-leader, syscall.SIGKILL)
 	}
 	s := search{tag: tag, harmless: map[int]bool{}}
 	// A process may fork between being listed and being stopped, so only the

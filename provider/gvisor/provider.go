@@ -81,9 +81,11 @@ func Open(o Options) (*Provider, error) {
 }
 
 // CheckCgroup reports why sandboxes of a data folder cannot have a cgroup
-// with a memory limit, or nil if they can.
+// with limits, or nil if they can.
 func CheckCgroup(dataDir string) error {
-	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20})
+	// Every limit that a sandbox gets: cgroup v2 may delegate memory without
+	// the processors, and then no sandbox could start.
+	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 1024})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// processOf finds a process of one sandbox by the beginning of its command
+// line.
+func processOf(t *testing.T, dir string, id brig.ID, name string) int {
+	t.Helper()
+	for _, p := range processes(t, dir) {
+		if strings.HasPrefix(p.cmdline, name) && strings.Contains(p.cmdline, string(id)) {
+			return p.pid
+		}
+	}
+	t.Fatalf("sandbox %s has no process %s: %v", id, name, processes(t, dir))
+	return 0
+}
+
+// ofSandbox lists the processes of one sandbox.
+func ofSandbox(t *testing.T, dir string, id brig.ID) []process {
+	t.Helper()
+	var out []process
+	for _, p := range processes(t, dir) {
+		groups, _ := os.ReadFile("/proc/" + strings.Fields(p.String())[1] + "/cgroup")
+		if strings.Contains(p.cmdline, string(id)) || strings.Contains(string(groups), string(id)) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// TestDeathOfAPart kills one of the processes that a sandbox is made of. The
+// sandbox is known as crashed soon, nothing of it runs on, what it had written
+// can be read, and its neighbour does not notice.
+func TestDeathOfAPart(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	svc := s.client()
+	ctx := t.Context()
+	neighbour, err := svc.Create(ctx, brig.Spec{Name: "neighbour"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := &brig.Command{Shell: "echo main has begun; sleep 600"}
+	for what, c := range map[string]struct {
+		process string
+		main    *brig.Command
+	}{
+		"shim":                     {"brig-shim", nil},
+		"sentry":                   {"runsc-sandbox", nil},
+		"gofer":                    {"runsc-gofer", nil},
+		"shim of a main program":   {"brig-shim", main},
+		"sentry of a main program": {"runsc-sandbox", main},
+	} {
+		t.Run(what, func(t *testing.T) {
+			box, err := svc.Create(ctx, brig.Spec{Command: c.main})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := svc.Exec(ctx, box.Spec.Name, brig.Command{Shell: "echo last words"}, brig.IO{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := make(chan string, 1)
+			under := make(chan error, 1)
+			go func() {
+				_, err := svc.Exec(ctx, box.Spec.Name, brig.Command{Shell: "sleep 600", Timeout: time.Hour}, brig.IO{Started: func(id string) { began <- id }})
+				under <- err
+			}()
+			<-began
+			if err := syscall.Kill(processOf(t, s.dir, box.ID, c.process), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if c.process == "runsc-gofer" {
+				// Without its files a sandbox may limp on; it must still end
+				// when it is told to.
+				if err := svc.Remove(ctx, box.Spec.Name); err != nil {
+					t.Fatal(err)
+				}
+				if left := ofSandbox(t, s.dir, box.ID); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+				return
+			}
+			start := time.Now()
+			var now *brig.Sandbox
+			for time.Since(start) < 5*time.Second {
+				if now, err = svc.Get(ctx, box.Spec.Name); err == nil && now.State == brig.Ended {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if err != nil || now.State != brig.Ended || now.Exit == nil || now.Exit.Reason != brig.Crashed || now.Exit.OOMKilled {
+				t.Fatalf("after %v: %+v, exit %+v, %v", time.Since(start), now, now.Exit, err)
+			}
+			t.Logf("known as crashed after %v", time.Since(start).Round(time.Millisecond))
+			select {
+			case err := <-under:
+				if brig.KindOf(err) != brig.FailedPrecondition {
+					t.Errorf("the exec under way: %v", err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("the exec under way does not end")
+			}
+			if left := ofSandbox(t, s.dir, box.ID); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			if x, err := svc.GetExec(ctx, box.Spec.Name, res.ExecID); err != nil || !x.Done || x.ExitCode != 0 {
+				t.Errorf("GetExec = %+v, %v", x, err)
+			}
+			if log := readLog(t, svc, box.Spec.Name, 0); !strings.Contains(log, "last words\n") {
+				t.Errorf("the log is %q", log)
+			}
+			if res, err := svc.Exec(ctx, neighbour.Spec.Name, brig.Command{Shell: "echo hi"}, brig.IO{}); err != nil || string(res.Stdout.Head) != "hi\n" {
+				t.Errorf("the neighbour: %+v, %v", res, err)
+			}
+			if err := svc.Remove(ctx, box.Spec.Name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := svc.Remove(ctx, "neighbour"); err != nil {
+		t.Error(err)
+	}
+	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+}
+
+// TestStopOfServer asks a server to stop while a program runs: the server
+// says goodbye with 0, its sandboxes live on and its one-shots do not.
+func TestStopOfServer(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	svc := s.client()
+	box, err := svc.Create(t.Context(), brig.Spec{Name: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan string, 1)
+	under := make(chan error, 1)
+	go func() {
+		_, err := svc.Run(t.Context(), brig.Program{Command: []string{"sleep", "600"}, Timeout: time.Hour}, brig.IO{Started: func(id string) { began <- id }})
+		under <- err
+	}()
+	<-began
+	start := time.Now()
+	if err := s.stop(); err != nil {
+		t.Errorf("stop: %v: %s", err, s.errs)
+	}
+	t.Logf("stopped in %v", time.Since(start).Round(time.Millisecond))
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	if err := <-under; err == nil {
+		t.Error("a one-shot that was cut off says that all went well")
+	}
+	sentry := processOf(t, s.dir, box.ID, "runsc-sandbox")
+	for deadline := time.Now().Add(goneWithin); len(folders(t, s.dir)) > 1 || len(ofSandbox(t, s.dir, box.ID)) < len(processes(t, s.dir)); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("of a one-shot there is still %v, %v", folders(t, s.dir), processes(t, s.dir))
+			break
+		}
+	}
+	s = startServer(t, s.dir)
+	svc = s.client()
+	if res, err := svc.Exec(t.Context(), "box", brig.Command{Shell: "echo hi"}, brig.IO{}); err != nil || string(res.Stdout.Head) != "hi\n" {
+		t.Errorf("after the restart: %+v, %v", res, err)
+	}
+	if processOf(t, s.dir, box.ID, "runsc-sandbox") != sentry {
+		t.Error("the sandbox is another one")
+	}
+	if err := svc.Remove(t.Context(), "box"); err != nil {
+		t.Error(err)
+	}
+	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+}
+
+// TestTwoServers starts a second server on a data folder: it refuses, says
+// why, and changes nothing.
+func TestTwoServers(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	svc := s.client()
+	if _, err := svc.Create(t.Context(), brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	second := exec.Command(bin(t, "brig"), "serve", "--listen", "127.0.0.1:0", "--data-dir", s.dir)
+	second.Stderr = &errs
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	guard := time.AfterFunc(20*time.Second, func() { _ = second.Process.Kill() })
+	err := second.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !guard.Stop() || !ok || exit.ExitCode() <= 0 {
+		t.Errorf("the second server: %v", err)
+	}
+	if !strings.Contains(errs.String(), "another brig uses this data folder") {
+		t.Errorf("it says %q", errs.String())
+	}
+	if res, err := svc.Exec(t.Context(), "box", brig.Command{Shell: "echo hi"}, brig.IO{}); err != nil || string(res.Stdout.Head) != "hi\n" {
+		t.Errorf("the first server: %+v, %v", res, err)
+	}
+	if err := svc.Remove(t.Context(), "box"); err != nil {
+		t.Error(err)
+	}
+	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+}

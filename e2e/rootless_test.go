@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// poorID is a user whom nobody else is, so that all of its processes are this
+// test's.
+const poorID = 61234
+
+// poor is an unprivileged user with a brig and a data folder of its own.
+type poor struct {
+	t            *testing.T
+	home, binary string
+}
+
+// newPoor makes the user's home. Where the machine does not let such a user
+// make a sandbox, the test is over when `brig doctor` names what forbids it.
+func newPoor(t *testing.T) *poor {
+	t.Helper()
+	needRoot(t) // to become somebody else
+	// The folders above a test's own are root's alone on some machines.
+	home, err := os.MkdirTemp("", "brig-rootless-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	if err := os.Chown(home, poorID, poorID); err != nil {
+		t.Fatal(err)
+	}
+	p := &poor{t: t, home: home, binary: filepath.Join(home, "brig")}
+	from, err := os.Open(bin(t, "brig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(p.binary, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Chmod(0o755), to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := p.brig("--json", "doctor")
+	if code == 0 {
+		return p
+	}
+	var answer struct {
+		Findings []struct{ Name, State, Detail, Fix string }
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+		t.Fatalf("doctor: %v: %s%s", err, out, errs)
+	}
+	for _, f := range answer.Findings {
+		if f.Name == "user namespaces" && f.State == "fail" {
+			if f.Detail == "" || f.Fix == "" {
+				t.Fatalf("doctor says neither what forbids it nor what to do: %+v", f)
+			}
+			t.Skipf("this machine forbids it: %s; fix: %s", f.Detail, f.Fix)
+		}
+	}
+	t.Fatalf("doctor fails and does not say that user namespaces are why: %s", out)
+	return nil
+}
+
+// command makes a command of the user's.
+func (p *poor) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(p.binary, args...)
+	cmd.Dir = p.home
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + p.home}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: poorID, Gid: poorID}}
+	return cmd
+}
+
+// brig runs a command of the user's to its end.
+func (p *poor) brig(args ...string) (stdout, stderr string, code int) {
+	p.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := p.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	guard := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer guard.Stop()
+	_ = cmd.Wait()
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// wantNothing fails the test unless the user soon has no process and no
+// sandbox left.
+func (p *poor) wantNothing() {
+	p.t.Helper()
+	var left []string
+	for deadline := time.Now().Add(goneWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		left = nil
+		all, err := filepath.Glob("/proc/[0-9]*")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, d := range all {
+			st, err := os.Stat(d)
+			if err != nil {
+				continue
+			}
+			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == poorID {
+				b, _ := os.ReadFile(d + "/cmdline")
+				left = append(left, fmt.Sprintf("%s %.100q", d, b))
+			}
+		}
+		left = append(left, traces(p.t, p.home)...)
+		if len(left) == 0 {
+			return
+		}
+	}
+	p.t.Errorf("left:\n%s", strings.Join(left, "\n"))
+}
+
+// TestRootless runs programs as a user without any privilege: they run, in
+// gVisor, as they do for root, and leave nothing.
+func TestRootless(t *testing.T) {
+	p := newPoor(t)
+	for what, c := range map[string]struct {
+		args      []string
+		out, errs string
+		code      int
+	}{
+		"code":      {[]string{"-c", "print(6*7)"}, "42\n", "", 0},
+		"kernel":    {[]string{"--", "/bin/sh", "-c", "dmesg | grep -c -i gvisor"}, "1\n", "", 0},
+		"users":     {[]string{"--", "/bin/sh", "-c", "id -u; id -un; touch /workspace/f && ls /workspace"}, "1000\nuser\nf\n", "", 0},
+		"root":      {[]string{"--user", "root", "--", "/bin/sh", "-c", "id -u; grep CapEff /proc/self/status"}, "0\nCapEff:\t0000000000000000\n", "", 0},
+		"exit code": {[]string{"--", "/bin/sh", "-c", "exit 7"}, "", "", 7},
+		"timeout":   {[]string{"--timeout", "1s", "--", "/bin/sh", "-c", "trap '' TERM; echo begun; setsid sleep 600 & sleep 600"}, "begun\n", "SB005", 124},
+		"memory":    {[]string{"--memory", "128MiB", "-c", "print('begun', flush=True)\nimport time; time.sleep(0.3)\nx=[]\nwhile True: x.append(b'x'*(1<<20))"}, "begun\n", "SB006", 137},
+		"no memory": {[]string{"--memory", "128MiB", "--", "/bin/sh", "-c", "kill -9 $$"}, "", "", 137},
+		"disk":      {[]string{"--disk", "16MiB", "--", "/bin/sh", "-c", "head -c 100M /dev/zero > f || stat -c %s f | cut -c1-2"}, "16\n", "No space left", 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			out, errs, code := p.brig(append([]string{"run"}, c.args...)...)
+			if out != c.out || code != c.code || !strings.Contains(errs, c.errs) || c.errs == "" && errs != "" {
+				t.Errorf("exit code %d, want %d; stdout %q, want %q; stderr %q, want %q in it", code, c.code, out, c.out, errs, c.errs)
+			}
+			p.wantNothing()
+		})
+	}
+}
+
+// TestRootlessKill kills the command line of an unprivileged user.
+func TestRootlessKill(t *testing.T) {
+	p := newPoor(t)
+	cmd := p.command("run", "--", "sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun(t, p.home)
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	p.wantNothing()
+}
+
+// TestRootlessServer does the whole life of a sandbox with a server of the
+// user's, which is killed in the middle of it.
+func TestRootlessServer(t *testing.T) {
+	p := newPoor(t)
+	serve := func() (end func()) {
+		cmd := p.command("serve", "--listen", "127.0.0.1:0")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(p.home, ".local/share/brig/server.json")
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			b, _ := os.ReadFile(file)
+			if strings.Contains(string(b), fmt.Sprintf(`"pid":%d}`, cmd.Process.Pid)) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the server does not come up")
+			}
+		}
+		end = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+		t.Cleanup(end)
+		return end
+	}
+	say := func(want string, args ...string) {
+		t.Helper()
+		if out, errs, code := p.brig(args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%v: exit code %d, stdout %q, want %q in it; stderr %q", args, code, out, want, errs)
+		}
+	}
+	end := serve()
+	say("", "sandbox", "create", "box")
+	say("", "sandbox", "exec", "box", "--", "/bin/sh", "-c", "echo kept > f")
+	end()
+	end = serve()
+	say("kept", "sandbox", "exec", "box", "--", "cat", "f")
+	say("", "sandbox", "rm", "box")
+	end()
+	p.wantNothing()
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/servicetest"
+	"github.com/brig-run/brig/store/mem"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// Two keys of two tenants.
+const (
+	keyOfAcme  = "brig_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	keyOfRival = "brig_rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
+)
+
+// addKeys lets the two tenants in.
+func addKeys(t *testing.T, store brig.Store) {
+	t.Helper()
+	for key, tenant := range map[string]string{keyOfAcme: "acme", keyOfRival: "rival"} {
+		err := store.PutKey(t.Context(), brig.Key{
+			Hash:  sha256.Sum256([]byte(key)),
+			Actor: brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Admin},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// throughDoor is the harness of two clients of the server at url.
+func throughDoor(t *testing.T, url string) servicetest.Harness {
+	t.Helper()
+	var h servicetest.Harness
+	for key, to := range map[string]*brig.Service{keyOfAcme: &h.Service, keyOfRival: &h.Other} {
+		c, err := client.New(client.Options{URL: url, Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = c
+	}
+	return h
+}
+
+// hostImage is a store of images that has the host's alone.
+type hostImage struct{ brig.ImageStore }
+
+func (hostImage) Resolve(_ context.Context, ref string) (*brig.Image, error) {
+	if ref == brig.HostImage || ref == "sha256:aa" {
+		return &brig.Image{Digest: "sha256:aa", Names: []string{brig.HostImage}}, nil
+	}
+	return nil, brig.Errorf(brig.NotFound, "no image %q", ref).WithHint("see `brig image ls`")
+}
+
+func (hostImage) List(context.Context) ([]*brig.Image, error) { return nil, nil }
+
+func (hostImage) Import(context.Context, string, io.Reader, func(brig.Progress)) (*brig.Image, error) {
+	return nil, brig.Errorf(brig.Unimplemented, "only the host's image is here")
+}
+
+// The suite of the service through client, wire, door and engine, with all
+// that is not Brig's own front left out: the machines are pretended.
+func TestServiceThroughDoor(t *testing.T) {
+	store := mem.New()
+	addKeys(t, store)
+	quiet := slog.New(slog.DiscardHandler)
+	e := engine.New(t.Context(), engine.Options{
+		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet,
+	})
+	defer e.Close()
+	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: store, Bounds: brig.DefaultBounds(), Log: quiet}))
+	defer srv.Close()
+	servicetest.Run(t, throughDoor(t, srv.URL))
+}
+
+// The suite with real gVisor under the engine.
+func TestServiceOnGVisor(t *testing.T) {
+	e, _ := newEngine(t)
+	tenant := func(name string) func(*testing.T) context.Context {
+		return func(t *testing.T) context.Context {
+			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Admin})
+		}
+	}
+	servicetest.Run(t, servicetest.Harness{Service: e, Context: tenant("acme"), OtherContext: tenant("rival"), Real: true})
+	wantNoTraces(t, dataDirOf(t, e))
+}
+
+// The suite with everything real: client, network, `brig serve`, SQLite and
+// gVisor.
+func TestServiceOfServer(t *testing.T) {
+	dir := dataDir(t)
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addKeys(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, dir)
+	h := throughDoor(t, s.url)
+	h.Real = true
+	servicetest.Run(t, h)
+	wantNoTraces(t, dir, s.cmd.Process.Pid)
+}

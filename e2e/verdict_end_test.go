@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// endings are programs that end in every way there is.
+func endings() []sorted {
+	list := []sorted{
+		python("success", "print('begun')"),
+		python("failure", "print('begun')\nraise SystemExit(3)"),
+		python("an exception", "print('begun')\nraise ValueError()"),
+		python("children left behind", "import os,time\nprint('begun')\nif os.fork()==0: os.setsid(); time.sleep(600)"),
+		{sort: "no such program", p: brig.Program{Command: []string{"no-such-program"}}},
+		{sort: "no such image", p: brig.Program{Command: []string{"true"}, Image: "no-such-image"}},
+		{sort: "a syntax error", p: brig.Program{Language: brig.Python, Code: "def"}},
+	}
+	list = append(list, trees()[0], gluttons()[0], suicides()[0])
+	for i := range list {
+		list[i].p.Timeout = 3 * time.Second
+	}
+	return list
+}
+
+// TestOneShotsLeaveNothing runs one-shots that end in every way, and looks at
+// the host when the answer is there.
+func TestOneShotsLeaveNothing(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	svc := s.client()
+	for _, x := range endings() {
+		o, err := svc.Run(t.Context(), x.p, brig.IO{})
+		if o == nil && err == nil {
+			t.Errorf("%s: neither an outcome nor an error", x.sort)
+		}
+		left := traces(t, s.dir, s.cmd.Process.Pid)
+		if len(left) > 0 {
+			t.Logf("%s: when the answer came there was still: %s", x.sort, strings.Join(left, "\n"))
+		}
+		wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+	}
+	if page, err := svc.List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
+		t.Errorf("on record: %+v, %v", page, err)
+	}
+}
+
+// begun waits until a sandbox of a data folder has come to life.
+func begun(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for _, p := range processes(t, dir) {
+			if strings.Contains(p.cmdline, "brig-agent") || strings.HasPrefix(p.cmdline, "runsc-sandbox") {
+				return
+			}
+		}
+	}
+	t.Fatal("no sandbox began")
+}
+
+// TestHangUpEndsOneShots goes away while a one-shot runs, at several moments
+// of its start: by closing the connection, and by having the command line's
+// process killed, with a server and without one.
+func TestHangUpEndsOneShots(t *testing.T) {
+	moments := []time.Duration{0, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond}
+	t.Run("connection closed", func(t *testing.T) {
+		s := startServer(t, dataDir(t))
+		body := `{"command":["/bin/sh","-c","setsid sleep 600 & sleep 600"],"timeout_ms":600000}`
+		for _, after := range moments {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST /v1/run HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				strings.TrimPrefix(s.url, "http://"), s.key, len(body), body)
+			begun(t, s.dir)
+			time.Sleep(after)
+			c.Close()
+			wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+		}
+		if page, err := s.client().List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
+			t.Errorf("on record: %+v, %v", page, err)
+		}
+	})
+	killed := func(t *testing.T, dir string, except ...int) {
+		for _, after := range moments {
+			cmd := exec.Command(bin(t, "brig"), "run", "--data-dir", dir, "--timeout", "10m", "--", "/bin/sh", "-c", "setsid sleep 600 & sleep 600")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			begun(t, dir)
+			time.Sleep(after)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			wantNoTraces(t, dir, except...)
+		}
+	}
+	t.Run("command line killed", func(t *testing.T) { killed(t, t.TempDir()) })
+	t.Run("command line of a server killed", func(t *testing.T) {
+		s := startServer(t, dataDir(t))
+		killed(t, s.dir, s.cmd.Process.Pid)
+	})
+	t.Run("command line interrupted", func(t *testing.T) {
+		dir := t.TempDir()
+		cmd := exec.Command(bin(t, "brig"), "run", "--data-dir", dir, "--", "sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		begun(t, dir)
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("an interrupted run says that all went well")
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("it does not end")
+			_ = cmd.Process.Kill()
+		}
+		wantNoTraces(t, dir)
+	})
+}
+
+// TestTracesAreSeen is the control of every test that wants no traces: those
+// of a sandbox that lives are seen.
+func TestTracesAreSeen(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	s, err := e.Create(ctx, brig.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(traces(t, dataDirOf(t, e)), "\n")
+	for _, want := range []string{"process ", "brig-shim", "runsc-sandbox", "runsc-gofer", "cgroup ", "folder " + string(s.ID)} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q among the traces of a living sandbox:\n%s", want, all)
+		}
+	}
+	if err := e.Remove(ctx, s.Spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	wantNoTraces(t, dataDirOf(t, e))
+}

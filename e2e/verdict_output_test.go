@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// peak is the most memory that a process has ever held, in bytes.
+func peak(t *testing.T, pid int) int64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// answer is what the API says of a run, as far as these tests ask.
+type answer struct {
+	Stdout      string
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StdoutCut   *struct{ Head, Tail int }
+	Truncated   bool
+	ExitCode    int  `json:"exit_code"`
+	TimedOut    bool `json:"timed_out"`
+	OOMKilled   bool `json:"oom_killed"`
+	Sandbox     string
+}
+
+// run asks for a one-shot command.
+func (s *server) run(command []string, more string) answer {
+	s.t.Helper()
+	argv, err := json.Marshal(command)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	status, body := s.do("POST", "/v1/run", `{"command":`+string(argv)+more+`}`)
+	var a answer
+	if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 {
+		s.t.Fatalf("%d %.500s: %v", status, body, err)
+	}
+	return a
+}
+
+// TestFloods runs programs that write far more than is kept. What they wrote
+// is counted to the byte, the beginning and the end are there, and the server
+// holds no more memory for it than it may: 64 MiB, however long the flood.
+func TestFloods(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	s.run([]string{"true"}, "") // what the first run costs is not the flood's
+	size := int64(1 << 30)
+	if full() {
+		size = 10 << 30
+	}
+	for _, c := range []struct {
+		what, script string
+		total        int64
+		tail         string
+	}{
+		{"one line without an end", fmt.Sprintf("printf 'the head'; head -c %d /dev/zero | tr '\\0' x; printf 'the tail'", 1<<28), 1<<28 + 16, "the tail"},
+		{"zeros", fmt.Sprintf("printf 'the head'; head -c %d /dev/zero; printf 'the tail'", size), size + 16, "the tail"},
+		{"lines", fmt.Sprintf("printf 'the head'; yes | head -c %d; printf 'the tail'", 1<<28), 1<<28 + 16, "the tail"},
+	} {
+		before, start := peak(t, s.cmd.Process.Pid), time.Now()
+		a := s.run([]string{"/bin/sh", "-c", c.script}, `,"timeout_ms":600000,"limits":{"cpus":2}`)
+		took, grown := time.Since(start), peak(t, s.cmd.Process.Pid)-before
+		if !a.Truncated || a.StdoutBytes != c.total || a.ExitCode != 0 || a.TimedOut || a.OOMKilled {
+			t.Errorf("%s: of %d bytes: truncated %t, stdout_bytes %d, exit code %d, timed out %t, oom %t",
+				c.what, c.total, a.Truncated, a.StdoutBytes, a.ExitCode, a.TimedOut, a.OOMKilled)
+		}
+		if !strings.HasPrefix(a.Stdout, "the head") || !strings.HasSuffix(a.Stdout, c.tail) {
+			t.Errorf("%s: head %.20q or tail %.20q is lost", c.what, a.Stdout, a.Stdout[max(0, len(a.Stdout)-20):])
+		}
+		if grown >= 64*brig.MiB {
+			t.Errorf("%s: the server grew by %s", c.what, brig.FormatBytes(grown))
+		}
+		t.Logf("%s: %d MiB in %v, %.0f MiB/s; the server's peak grew by %d KiB", c.what, c.total>>20, took.Round(time.Millisecond), float64(c.total>>20)/took.Seconds(), grown>>10)
+	}
+	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+}
+
+// TestTinyWrites counts a million writes of one byte.
+func TestTinyWrites(t *testing.T) {
+	e, ctx := newEngine(t)
+	start := time.Now()
+	o, err := e.Run(ctx, brig.Program{Timeout: 5 * time.Minute, Limits: brig.Limits{CPUs: 2, Output: brig.KiB}, Command: []string{
+		"python3", "-c", "import os\nfor i in range(1000000): os.write(1,b'x')",
+	}}, brig.IO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Stdout.Total != 1_000_000 || !o.Truncated() || o.ExitCode != 0 || len(o.Stdout.Head)+len(o.Stdout.Tail) != brig.KiB {
+		t.Errorf("%+v, %d bytes kept", o.Result, len(o.Stdout.Head)+len(o.Stdout.Tail))
+	}
+	t.Logf("a million writes in %v", time.Since(start).Round(time.Millisecond))
+}
+
+// TestLongInput sends 100 MB through cat and back, by the command line and a
+// server: every byte comes back, and the server keeps none of them.
+func TestLongInput(t *testing.T) {
+	s := startServer(t, dataDir(t))
+	s.run([]string{"true"}, "")
+	const size = 100 << 20
+	data := func() io.Reader {
+		return io.LimitReader(rand.NewChaCha8([32]byte{1}), size)
+	}
+	want := sha256.New()
+	if _, err := io.Copy(want, data()); err != nil {
+		t.Fatal(err)
+	}
+	got := sha256.New()
+	before, start := peak(t, s.cmd.Process.Pid), time.Now()
+	var errs bytes.Buffer
+	cmd := exec.Command(bin(t, "brig"), "run", "--data-dir", s.dir, "-i", "--cpus", "2", "--timeout", "5m", "--", "cat")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = data(), got, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, &errs)
+	}
+	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		t.Errorf("of %d bytes others came back", size)
+	}
+	grown := peak(t, s.cmd.Process.Pid) - before
+	if grown >= 64*brig.MiB {
+		t.Errorf("the server grew by %s", brig.FormatBytes(grown))
+	}
+	t.Logf("%d MiB there and back in %v; the server's peak grew by %d KiB", size>>20, time.Since(start).Round(time.Millisecond), grown>>10)
+}
