@@ -28,7 +28,8 @@ $(BIN)/brig: $(GO_SOURCES) $(EMBEDDED)/brig-agent.gz $(EMBEDDED)/brig-engine.gz
 setup: ## what tests and the demo need of the system
 	@./.ci/setup
 
-demo: setup build ## run untrusted code in a real sandbox and show it
+demo: build ## run untrusted code in a real sandbox and show it
+	@./.ci/setup demo
 	@./.ci/demo $(BIN)/brig
 
 test: setup build ## the whole suite, race detector on, totals last

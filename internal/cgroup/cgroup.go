@@ -68,18 +68,14 @@ func New(name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
 	}
 	g := &Group{path: name, m: m}
-	err = m.Apply(-1)
-	for range 3 {
-		if !errors.Is(err, os.ErrNotExist) {
+	for range 4 {
+		if err = g.apply(cfg); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		err = m.Apply(-1) // the parent was removed meanwhile, see RemoveParent
+		// The parent was removed, or made anew, meanwhile: see RemoveParent.
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", name, err), m.Destroy())
-	}
-	if err := m.Set(cfg.Resources); err != nil {
-		return nil, errors.Join(fmt.Errorf("limit cgroup %s: %w", name, err), m.Destroy())
+		return nil, errors.Join(err, m.Destroy())
 	}
 	if cgroups.IsCgroup2UnifiedMode() {
 		// A sandbox without one of its processes is broken: kill all or none.
@@ -89,6 +85,17 @@ func New(name string, l Limits) (*Group, error) {
 		}
 	}
 	return g, nil
+}
+
+// apply makes the group's folders and sets its limits.
+func (g *Group) apply(cfg *cgroups.Cgroup) error {
+	if err := g.m.Apply(-1); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", g.path, err)
+	}
+	if err := g.m.Set(cfg.Resources); err != nil {
+		return fmt.Errorf("limit cgroup %s: %w", g.path, err)
+	}
+	return nil
 }
 
 // Open finds a group again by its name. It need not exist.

@@ -67,10 +67,8 @@ func (i *instance) attach() {
 		// than an agent in the middle of a fork bomb.
 		i.guest.Grace = oneShotGrace
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	c, err := i.l.ask(ctx, request{Op: "watch"})
-	if err != nil {
+	c := i.reach()
+	if c == nil {
 		i.conclude()
 		return
 	}
@@ -82,6 +80,31 @@ func (i *instance) attach() {
 		c.Close()
 		i.conclude()
 	}()
+}
+
+// bootTime is how long a shim may take from its start until it listens.
+const bootTime = 30 * time.Second
+
+// reach connects to the shim, nil if there is none. A shim that holds the
+// folder's lock and does not listen yet is still booting: its server has died
+// meanwhile, and it must not be taken for dead.
+func (i *instance) reach() *net.UnixConn {
+	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
+	defer cancel()
+	for {
+		c, err := i.l.ask(ctx, request{Op: "watch"})
+		if err == nil {
+			return c
+		}
+		lock, lockErr := i.l.lock()
+		if lock != nil {
+			lock.Close()
+		}
+		if lock != nil || lockErr != nil || ctx.Err() != nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // conclude learns how the sandbox ended. A shim that wrote nothing down was
@@ -179,8 +202,14 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	default:
 	}
 	if err != nil {
-		// A shim that does not listen is ended by what holds its sandbox.
-		return errors.Join(err, i.force(ctx))
+		// Most likely it is just ending. Otherwise a shim that does not listen
+		// is ended by what holds its sandbox.
+		select {
+		case <-i.done:
+			return nil
+		case <-time.After(lostTime):
+			return errors.Join(err, i.force(ctx))
+		}
 	}
 	select {
 	case <-i.done:

@@ -132,6 +132,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	i := &instance{p: p, l: l, id: id, spec: spec, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
+			lock.Close() // ours; a shim that still lives has its own
 			err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
 		}
 	}()
@@ -188,6 +189,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 		return startError(err, i.p.rootless)
 	}
 	theirReady.Close()
+	lock.Close()
 	// Reap it when it ends, if we are still there then.
 	go func() { _ = cmd.Wait() }()
 

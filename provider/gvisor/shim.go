@@ -68,7 +68,10 @@ func shimMain(args []string) int {
 	notes, err := s.start(ctx)
 	if err != nil {
 		s.discard(ctx)
-		report(ready, readiness{Error: err.Error()})
+		if !report(ready, readiness{Error: err.Error()}) {
+			// The server has died: nobody else removes the folder.
+			_ = os.RemoveAll(s.dir)
+		}
 		return 1
 	}
 	report(ready, readiness{Notes: notes})
@@ -79,7 +82,8 @@ func shimMain(args []string) int {
 	return 0
 }
 
-func report(ready *os.File, r readiness) {
+// report tells the server, and whether there was one to tell.
+func report(ready *os.File, r readiness) bool {
 	b, err := json.Marshal(r)
 	if err == nil {
 		_, err = ready.Write(b)
@@ -87,6 +91,7 @@ func report(ready *os.File, r readiness) {
 	if err = errors.Join(err, ready.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, "report readiness:", err)
 	}
+	return err == nil
 }
 
 // start brings the sandbox to life, and returns what its owner should know of
