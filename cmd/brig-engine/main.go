@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/brig-run/brig/provider/gvisor"
@@ -11,6 +12,6 @@ import (
 
 func main() {
 	gvisor.Main()
-	os.Stderr.WriteString("brig-engine is started by brig, never by hand\n")
+	fmt.Fprintln(os.Stderr, "brig-engine is started by brig, never by hand")
 	os.Exit(2)
 }
