@@ -43,7 +43,9 @@ func (c *cli) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.run(cmd.Context(), p, f)
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				return c.run(ctx, svc, p, f)
+			})
 		},
 	}
 	fl := cmd.Flags()
@@ -52,10 +54,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVarP(&f.language, "language", "l", "", "python, javascript or bash (default: by the file's name, else python)")
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
 	fl.StringVar(&f.arguments, "args", "", "JSON `object` for main")
-	fl.StringVar(&f.memory, "memory", "", "memory, for example 512MiB")
-	fl.Float64Var(&f.cpus, "cpus", 0, "processors, for example 0.5")
-	fl.IntVar(&f.processes, "processes", 0, "processes and threads at once")
-	fl.StringVar(&f.disk, "disk", "", "what may be written, for example 1GiB")
+	f.addLimits(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
@@ -119,6 +118,15 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	}
 	p.Files, err = readFiles(f.files)
 	return p, err
+}
+
+// addLimits adds the flags that limits reads.
+func (f *runFlags) addLimits(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.memory, "memory", "", "memory, for example 512MiB")
+	fl.Float64Var(&f.cpus, "cpus", 0, "processors, for example 0.5")
+	fl.IntVar(&f.processes, "processes", 0, "processes and threads at once")
+	fl.StringVar(&f.disk, "disk", "", "what may be written, for example 1GiB")
 }
 
 func (f *runFlags) limits() (brig.Limits, error) {
@@ -204,12 +212,7 @@ func readFiles(list []string) ([]brig.File, error) {
 }
 
 // run runs a program and makes its exit code ours.
-func (c *cli) run(ctx context.Context, p brig.Program, f runFlags) error {
-	svc, ctx, done, err := c.service(ctx, true)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *cli) run(ctx context.Context, svc brig.Service, p brig.Program, f runFlags) error {
 	var sio brig.IO
 	if f.interactive {
 		sio.Stdin = c.stdin

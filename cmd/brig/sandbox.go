@@ -71,10 +71,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
 	fl.DurationVar(&ttl, "ttl", 0, "how long it lives without being used (default 5m)")
-	fl.StringVar(&f.memory, "memory", "", "memory, for example 512MiB")
-	fl.Float64Var(&f.cpus, "cpus", 0, "processors, for example 0.5")
-	fl.IntVar(&f.processes, "processes", 0, "processes and threads at once")
-	fl.StringVar(&f.disk, "disk", "", "what may be written, for example 1GiB")
+	f.addLimits(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
 	fl.StringVar(&f.user, "user", "", "user of the command: user (default) or root")
