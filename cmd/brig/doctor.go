@@ -64,7 +64,7 @@ func (c *cli) examine(ctx context.Context) []finding {
 	}
 	list = append(list, dataFolder(dir), limits(dir))
 	list = append(list, c.trial(ctx)...)
-	return append(list, optional("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"), kvm())
+	return append(list, optional("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"))
 }
 
 func failed(name string, err error) finding {
@@ -202,8 +202,4 @@ func optional(program, use, fix string) finding {
 		return finding{Name: program, State: "ok", Detail: p}
 	}
 	return finding{Name: program, State: "note", Detail: "not installed; it " + use, Fix: fix}
-}
-
-func kvm() finding {
-	return finding{Name: "kvm, docker", State: "ok", Detail: "not needed"}
 }
