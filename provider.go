@@ -29,8 +29,6 @@ type Capabilities struct {
 	Name string
 	// Limits that are enforced by the kernel. What is not is named in Notes.
 	Memory, CPU bool
-	// Notes are what a caller should know of how limits are enforced.
-	Notes []string
 	// Isolation is what stands between guest and host: "gvisor", "none".
 	Isolation string
 }

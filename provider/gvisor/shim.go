@@ -159,8 +159,7 @@ func (s *shim) run(ctx context.Context) error {
 		} else {
 			stopOOM = stop
 		}
-	}
-	if s.group == nil {
+	} else {
 		go s.watchdog()
 	}
 	if s.Ephemeral {
