@@ -72,7 +72,7 @@ func New(name string, l Limits) (*Group, error) {
 		if err = g.apply(cfg); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		// The parent was removed, or made anew, meanwhile: see RemoveParent.
+		// The parent was removed, or made anew, meanwhile: see removeParent.
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Destroy())
@@ -157,8 +157,8 @@ func (g *Group) Kill() error {
 	return nil
 }
 
-// Destroy kills what is in the group and removes it. It waits for the kernel
-// to let go, up to five seconds.
+// Destroy kills what is in the group and removes it, and the group above it if
+// that is empty then. It waits for the kernel to let go, up to five seconds.
 func (g *Group) Destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -168,6 +168,7 @@ func (g *Group) Destroy(ctx context.Context) error {
 		}
 		left := g.remove()
 		if left == nil {
+			g.removeParent()
 			return nil
 		}
 		select {
@@ -188,8 +189,8 @@ func (g *Group) remove() error {
 	return errors.Join(errs...)
 }
 
-// RemoveParent removes the group above this one if nothing else is in it.
-func (g *Group) RemoveParent() {
+// removeParent removes the group above this one if nothing else is in it.
+func (g *Group) removeParent() {
 	for _, dir := range g.m.GetPaths() {
 		_ = unix.Rmdir(filepath.Dir(dir)) // it is not empty: that is the answer
 	}

@@ -91,7 +91,6 @@ func CheckCgroup(dataDir string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	defer g.RemoveParent()
 	return g.Destroy(ctx)
 }
 

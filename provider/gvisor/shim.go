@@ -230,7 +230,6 @@ func (s *shim) clean(ctx context.Context) error {
 	}
 	if s.group != nil {
 		err = errors.Join(err, s.group.Destroy(ctx))
-		s.group.RemoveParent()
 	}
 	for _, name := range []string{stateDir, overlayDir, configFile} {
 		err = errors.Join(err, os.RemoveAll(s.path(name)))
