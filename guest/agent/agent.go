@@ -133,11 +133,18 @@ func (a *Agent) Serve(c net.Conn) {
 		return
 	}
 	switch {
+	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Donated:
+		a.execDonated(*call.Exec, c, w)
 	case call.Op == wire.OpExec && call.Exec != nil:
 		a.exec(*call.Exec, r, w)
 	case call.Op == wire.OpKill && call.Kill != nil:
 		a.kill(*call.Kill)
 		w.ok()
+	case call.Op == wire.OpSignal && call.Signal != nil:
+		a.signal(*call.Signal)
+		w.ok()
+	case call.Op == wire.OpName:
+		w.done(syscall.Sethostname([]byte(call.Name)))
 	case call.Op == wire.OpExecs:
 		for _, x := range a.list() {
 			w.json(wire.TypeExec, x)

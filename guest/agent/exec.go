@@ -63,12 +63,16 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	p.expire(drainTime)
 	pumps.Wait()
 
+	w.json(wire.TypeExit, x.finish(ws))
+}
+
+// finish writes down how the process ended.
+func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.exit = exitOf(ws, x.timedOut)
 	x.ended = time.Now()
-	exit := *x.exit
-	x.mu.Unlock()
-	w.json(wire.TypeExit, exit)
+	return *x.exit
 }
 
 // drainTime is how long the pipes of a process that has ended are read for

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // pipeSize is the capacity asked for of a process's output pipes.
@@ -29,20 +31,8 @@ func (p *process) expire(d time.Duration) {
 	}
 }
 
-// spawn starts the process of x, in a session of its own, without privileges.
+// spawn starts the process of x on pipes of ours.
 func (a *Agent) spawn(x *execution) (_ *process, err error) {
-	argv := x.call.Argv
-	if x.call.Shell != "" {
-		argv = []string{a.shell, "-c", x.call.Shell}
-	}
-	if st, err := os.Stat(x.call.Dir); err != nil || !st.IsDir() {
-		return nil, failure("not_found", "cwd", "no directory %q", x.call.Dir)
-	}
-	file, err := look(argv[0], x.call.Dir, x.call.Env)
-	if err != nil {
-		return nil, err
-	}
-
 	p := &process{}
 	var theirs []*os.File
 	defer func() {
@@ -78,6 +68,29 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	for i, f := range theirs {
 		fds[i] = f.Fd() // blocking mode, as programs expect of their ends
 	}
+	p.ended, err = a.start(x, fds)
+	return p, err
+}
+
+// start starts the process of x on the given descriptors, in a session of its
+// own, without privileges.
+func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, error) {
+	argv := x.call.Argv
+	if x.call.Shell != "" {
+		argv = []string{a.shell, "-c", x.call.Shell}
+	}
+	if st, err := os.Stat(x.call.Dir); err != nil || !st.IsDir() {
+		return nil, failure("not_found", "cwd", "no directory %q", x.call.Dir)
+	}
+	file, err := look(argv[0], x.call.Dir, x.call.Env)
+	if err != nil {
+		return nil, err
+	}
+	if file == wire.AgentFile {
+		// The agent drives shells, too. It is in no folder of the image, and
+		// only init itself may follow the link to its program.
+		file = "/proc/self/exe"
+	}
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: x.call.Env, Files: fds,
 		Sys: &syscall.SysProcAttr{
@@ -99,11 +112,10 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	if err != nil {
 		return nil, spawnError(argv[0], err)
 	}
-	p.ended = ended
 	x.mu.Lock()
 	x.leader = leader
 	x.mu.Unlock()
-	return p, nil
+	return ended, nil
 }
 
 func spawnError(name string, err error) error {

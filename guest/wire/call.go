@@ -12,6 +12,8 @@ const (
 	OpCollect Op = "collect" // read artifacts
 	OpStop    Op = "stop"    // SIGTERM to everything, wait, then exit
 	OpPing    Op = "ping"
+	OpSignal  Op = "signal" // signal the first process of an exec and its group
+	OpName    Op = "name"   // give the sandbox its host name
 )
 
 // Call opens a connection: the one thing that is asked on it.
@@ -23,6 +25,8 @@ type Call struct {
 	Collect *Collect `json:",omitempty"`
 	Kill    *Kill    `json:",omitempty"`
 	Stop    *Stop    `json:",omitempty"`
+	Signal  *Signal  `json:",omitempty"`
+	Name    string   `json:",omitempty"`
 }
 
 // Exec asks for a process. A connection that is lost never kills it; only
@@ -46,12 +50,28 @@ type Exec struct {
 	TimeoutMS int64
 	// Result opens descriptor 3 for the process.
 	Result bool
+	// Donated says that the host hands over the process's descriptors 0 to 3,
+	// with one more byte after the call; the agent does not carry their bytes.
+	Donated bool `json:",omitempty"`
 }
+
+// AgentFile is the agent's own program, as the first word of an Exec's Argv.
+const AgentFile = "/proc/1/exe"
+
+// Donated is how many descriptors come with a donated Exec.
+const Donated = 4
 
 // Kill asks for the end of an exec's process tree. It is a call of its own,
 // because the exec's connection may be full of input that nobody reads.
 type Kill struct {
 	ID string
+}
+
+// Signal asks to signal an exec's first process and its process group. It is
+// no error when that has ended.
+type Signal struct {
+	ID     string
+	Number int
 }
 
 // Exit is how a process ended.

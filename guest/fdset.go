@@ -1,0 +1,62 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// fdset is one side of a process's descriptors 0 to 3.
+type fdset [wire.Donated]int
+
+func (s fdset) close() {
+	for _, fd := range s {
+		unix.Close(fd)
+	}
+}
+
+// channels makes a process's descriptors: pipes for its streams, as programs
+// expect them, and a socket for its messages.
+func channels() (ours, theirs fdset, err error) {
+	var open []int
+	defer func() {
+		if err != nil {
+			for _, fd := range open {
+				unix.Close(fd)
+			}
+		}
+	}()
+	for i := range 3 {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return ours, theirs, fmt.Errorf("make pipe: %w", err)
+		}
+		open = append(open, p[0], p[1])
+		if ours[i], theirs[i] = p[0], p[1]; i == 0 {
+			ours[i], theirs[i] = p[1], p[0]
+		}
+	}
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return ours, theirs, fmt.Errorf("make socket: %w", err)
+	}
+	open = append(open, p[0], p[1])
+	ours[3], theirs[3] = p[0], p[1]
+	return ours, theirs, unix.SetNonblock(ours[0], true)
+}
+
+// sendTo hands the descriptors over on a connection to the agent.
+func (s fdset) sendTo(c net.Conn) error {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return errors.New("descriptors can only be handed over on a unix socket")
+	}
+	if _, _, err := uc.WriteMsgUnix([]byte{0}, unix.UnixRights(s[:]...), nil); err != nil {
+		return fmt.Errorf("hand descriptors to agent: %w (%w)", ErrLost, err)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// Process is a program whose descriptors are the host's own, so that its
+// bytes do not pass through the agent. It implements brig.Process.
+type Process struct {
+	g      *Guest
+	id     string
+	conn   net.Conn // of the agent's exec call, on which its exit comes
+	stdin  *os.File
+	stream *stream
+
+	sendMu sync.Mutex // one message at a time
+	exited chan struct{}
+	res    brig.Result // valid once exited is closed
+	resErr error
+}
+
+var _ brig.Process = (*Process)(nil)
+
+// Start implements the Start of brig.Instance.
+func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command) (*Process, error) {
+	ours, theirs, err := channels()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.close()
+	req := g.request(id, cmd, brig.IO{})
+	req.Donated, req.TimeoutMS = true, 0
+	// The connection outlives ctx, which only bounds the start.
+	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: req})
+	if err != nil {
+		ours.close()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	if err = theirs.sendTo(conn); err == nil {
+		err = started(ctx, conn)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		ours.close()
+		end()
+		return nil, err
+	}
+	return g.process(id, conn, ours)
+}
+
+// started reads the agent's word that the process runs.
+func started(ctx context.Context, conn net.Conn) error {
+	f, err := wire.NewReader(conn).Read()
+	switch {
+	case err != nil:
+		return lost(ctx, err)
+	case f.Type == wire.TypeError:
+		return agentError(f.Payload)
+	case f.Type != wire.TypeStarted:
+		return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+	}
+	return nil
+}
+
+// process takes charge of a process that runs.
+func (g *Guest) process(id string, conn net.Conn, fds fdset) (*Process, error) {
+	s, err := newStream(fds[1], fds[2], fds[3])
+	if err != nil {
+		fds.close()
+		conn.Close()
+		return nil, err
+	}
+	p := &Process{
+		g: g, id: id, conn: conn, stream: s, exited: make(chan struct{}),
+		stdin: os.NewFile(uintptr(fds[0]), "stdin"),
+	}
+	go p.await()
+	return p, nil
+}
+
+// await waits for the agent to say how the process ended.
+func (p *Process) await() {
+	defer close(p.exited)
+	p.res = brig.Result{ExecID: p.id, Started: time.Now().UTC()}
+	defer p.stream.hangUp() // children may hold the channel open
+	f, err := wire.NewReader(p.conn).Read()
+	var exit wire.Exit
+	if err == nil && f.Type == wire.TypeExit {
+		err = json.Unmarshal(f.Payload, &exit)
+	} else if err == nil {
+		err = fmt.Errorf("unexpected frame %d", f.Type)
+	}
+	if err != nil {
+		p.resErr = fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+		return
+	}
+	conclude(&p.res, exit, false)
+}
+
+// Send implements brig.Process.
+func (p *Process) Send(message []byte) error {
+	p.sendMu.Lock()
+	defer p.sendMu.Unlock()
+	return p.stream.send(append(message, '\n'))
+}
+
+// Receive implements brig.Process.
+func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive() }
+
+// Stdin implements brig.Process.
+func (p *Process) Stdin() io.WriteCloser { return p.stdin }
+
+// Signal implements brig.Process.
+func (p *Process) Signal(ctx context.Context, name string) error {
+	n := unix.SignalNum(name)
+	if n == 0 {
+		return brig.InvalidField("signal", "no signal %q", name)
+	}
+	return p.g.simple(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
+}
+
+// Kill implements brig.Process.
+func (p *Process) Kill(ctx context.Context) error {
+	return p.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: p.id}})
+}
+
+// Wait implements brig.Process.
+func (p *Process) Wait(ctx context.Context) (*brig.Result, error) {
+	select {
+	case <-p.exited:
+		return &p.res, p.resErr
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close implements brig.Process.
+func (p *Process) Close() error {
+	err := errors.Join(p.stdin.Close(), p.conn.Close())
+	p.stream.close()
+	return err
+}
+
+// Name gives the sandbox its host name.
+func (g *Guest) Name(ctx context.Context, name string) error {
+	return g.simple(ctx, wire.Call{Op: wire.OpName, Name: name})
+}
+
+// Descriptors calls f with what Adopt takes, so that they can be kept.
+func (p *Process) Descriptors(f func(fds []int) error) error {
+	if !p.stream.enter() {
+		return net.ErrClosed
+	}
+	defer p.stream.leave()
+	return raw(p.stdin, func(stdin int) error {
+		return raw(p.conn.(syscall.Conn), func(conn int) error {
+			return f([]int{stdin, p.stream.stdout, p.stream.stderr, p.stream.control, conn})
+		})
+	})
+}
+
+// raw calls f with the descriptor of c.
+func raw(c syscall.Conn, f func(fd int) error) error {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ferr error
+	if err := rc.Control(func(fd uintptr) { ferr = f(int(fd)) }); err != nil {
+		return err
+	}
+	return ferr
+}
+
+// Adopt takes charge of a process by its descriptors, which are the process's
+// from now on, errors included.
+func (g *Guest) Adopt(id string, fds []int) (*Process, error) {
+	if len(fds) != len(fdset{})+1 {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		return nil, fmt.Errorf("adopt %s: %d descriptors", id, len(fds))
+	}
+	f := os.NewFile(uintptr(fds[len(fds)-1]), "exec")
+	conn, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		fdset(fds[:len(fdset{})]).close()
+		return nil, fmt.Errorf("adopt %s: %w", id, err)
+	}
+	return g.process(id, conn, fdset(fds[:len(fdset{})]))
+}
+
+// ID is the id under which the process was started.
+func (p *Process) ID() string { return p.id }
