@@ -28,6 +28,7 @@ var tiers = []struct {
 	{"", 1, "the nouns"},
 	{"guest/agent", 1, "inside the sandbox: frames and the standard library"},
 	{"guest", 2, "toolkit of providers"},
+	{"interpreter", 2, "drivers of interpreters, and how to speak with them"},
 	{"image", 2, "toolkit of providers"},
 	{"door", 2, "toolkit of doors"},
 	{"door/wire", 2, "JSON forms that a door and its client share"},

@@ -11,19 +11,29 @@ type Op struct {
 
 // The operations.
 var (
-	OpCreate      = Op{"sandbox.create", "Create", Member, true}
-	OpGet         = Op{"sandbox.get", "Get", Viewer, false}
-	OpList        = Op{"sandbox.list", "List", Viewer, false}
-	OpExec        = Op{"sandbox.exec", "Exec", Member, true}
-	OpGetExec     = Op{"exec.get", "GetExec", Viewer, false}
-	OpListExecs   = Op{"exec.list", "ListExecs", Viewer, false}
-	OpLogs        = Op{"sandbox.logs", "Logs", Viewer, false}
-	OpExtend      = Op{"sandbox.extend", "Extend", Member, true}
-	OpStop        = Op{"sandbox.stop", "Stop", Member, true}
-	OpKill        = Op{"sandbox.kill", "Kill", Member, true}
-	OpRemove      = Op{"sandbox.remove", "Remove", Member, true}
-	OpRun         = Op{"run", "Run", Member, true}
-	OpGetRun      = Op{"run.get", "GetRun", Viewer, false}
+	OpCreate    = Op{"sandbox.create", "Create", Member, true}
+	OpGet       = Op{"sandbox.get", "Get", Viewer, false}
+	OpList      = Op{"sandbox.list", "List", Viewer, false}
+	OpExec      = Op{"sandbox.exec", "Exec", Member, true}
+	OpGetExec   = Op{"exec.get", "GetExec", Viewer, false}
+	OpListExecs = Op{"exec.list", "ListExecs", Viewer, false}
+	OpLogs      = Op{"sandbox.logs", "Logs", Viewer, false}
+	OpExtend    = Op{"sandbox.extend", "Extend", Member, true}
+	OpStop      = Op{"sandbox.stop", "Stop", Member, true}
+	OpKill      = Op{"sandbox.kill", "Kill", Member, true}
+	OpRemove    = Op{"sandbox.remove", "Remove", Member, true}
+	OpRun       = Op{"run", "Run", Member, true}
+	OpGetRun    = Op{"run.get", "GetRun", Viewer, false}
+
+	OpCreateContext = Op{"context.create", "CreateContext", Member, true}
+	OpContexts      = Op{"context.list", "Contexts", Viewer, false}
+	OpRunCode       = Op{"context.run", "RunCode", Member, true}
+	OpInterrupt     = Op{"context.interrupt", "InterruptContext", Member, true}
+	OpRestart       = Op{"context.restart", "RestartContext", Member, true}
+	OpRemoveContext = Op{"context.remove", "RemoveContext", Member, true}
+
+	OpPool = Op{"pool.get", "Pool", Admin, false}
+
 	OpImages      = Op{"image.list", "Images", Viewer, false}
 	OpGetImage    = Op{"image.get", "GetImage", Viewer, false}
 	OpImportImage = Op{"image.import", "ImportImage", Admin, true}
@@ -34,5 +44,7 @@ var (
 // Ops lists every operation.
 var Ops = []Op{
 	OpCreate, OpGet, OpList, OpExec, OpGetExec, OpListExecs, OpLogs, OpExtend, OpStop, OpKill,
-	OpRemove, OpRun, OpGetRun, OpImages, OpGetImage, OpImportImage, OpBuildImage, OpRemoveImage,
+	OpRemove, OpRun, OpGetRun,
+	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
+	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpRemoveImage,
 }

@@ -12,16 +12,18 @@ type Language string
 const (
 	Python     Language = "python"
 	JavaScript Language = "javascript"
+	TypeScript Language = "typescript"
 	Bash       Language = "bash"
 )
 
 // Languages lists every language, in the order in which help shows them.
-var Languages = []Language{Python, JavaScript, Bash}
+var Languages = []Language{Python, JavaScript, TypeScript, Bash}
 
 // aliases are other words by which callers know a language.
 var aliases = map[string]Language{
 	"python": Python, "python3": Python, "py": Python,
 	"javascript": JavaScript, "js": JavaScript, "node": JavaScript, "nodejs": JavaScript,
+	"typescript": TypeScript, "ts": TypeScript,
 	"bash": Bash, "sh": Bash, "shell": Bash,
 }
 
@@ -31,7 +33,7 @@ func ParseLanguage(s string) (Language, error) {
 		return l, nil
 	}
 	return "", InvalidField("language", "unknown language %q", s).
-		WithHint("use one of: python, javascript, bash")
+		WithHint("use one of: python, javascript, typescript, bash")
 }
 
 // Program is a one-shot: code or a command that gets a sandbox of its own,
@@ -82,6 +84,8 @@ type Outcome struct {
 	Skipped []string
 	// Error says what went wrong, if something did.
 	Error *ProgramError
+	// Pool says whether the sandbox was waiting or had to be made.
+	Pool PoolUse
 }
 
 // ProgramError is a program's failure, told apart from its output.

@@ -43,6 +43,20 @@ type Instance interface {
 	// killed unless cmd.Survive. When the machine dies under it, the verdict
 	// is in the result (OOMKilled) or the error is FailedPrecondition.
 	Exec(ctx context.Context, id string, cmd Command, sio IO) (*Result, error)
+	// Bind makes of a machine that was created with Spec.Blank the one that
+	// spec describes. Its image, memory, processors and disk are what they
+	// were at creation, its lease and everything else is spec's.
+	Bind(ctx context.Context, spec Spec, lease time.Time) error
+	// Start starts one command with a channel to the host, under an id that
+	// the caller chose. Its timeout is not looked at.
+	Start(ctx context.Context, id string, cmd Command) (Process, error)
+	// Keep makes a process that Start returned outlive this server, with a
+	// note, under its id; an empty note lets go of it. Kept finds what is kept.
+	Keep(ctx context.Context, p Process, note []byte) error
+	Kept(ctx context.Context) ([]Kept, error)
+	// Freeze stops the machine's clock until Thaw: nothing in it runs.
+	Freeze(ctx context.Context) error
+	Thaw(ctx context.Context) error
 	// Execs returns the executions that the machine itself remembers.
 	Execs(ctx context.Context) ([]*Execution, error)
 	// Put writes files below dir, as the command's user would.

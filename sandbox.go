@@ -30,6 +30,9 @@ type Spec struct {
 	// Ephemeral sandboxes die with the process that asked for them and leave
 	// no record; the engine sets it for one-shot programs.
 	Ephemeral bool
+	// Blank machines are nobody's yet: Instance.Bind gives them to somebody.
+	// They are made at low priority. The engine sets it for its pool.
+	Blank bool `json:",omitempty"`
 }
 
 // Sandbox is what the world may know of one sandbox.
@@ -51,6 +54,8 @@ type Sandbox struct {
 	// Notes are facts about how limits are enforced on this machine that a
 	// caller should know, for example "cpu: not enforced (no cgroup)".
 	Notes []string
+	// Pool says whether the machine was waiting or had to be made.
+	Pool PoolUse
 }
 
 // Exit is how a sandbox's machine, with its main program, ended.

@@ -41,12 +41,32 @@ type Service interface {
 	// Remove kills the sandbox if it lives, and forgets it.
 	Remove(ctx context.Context, name string) error
 
-	// Run runs a program in a sandbox of its own that is gone when Run
-	// returns, whatever happens, the caller's going away included. Given
-	// writers receive output as it happens; it is captured all the same.
+	// Run runs a program in a sandbox of its own, whatever happens, the
+	// caller's going away included: when Run returns nobody can reach that
+	// sandbox any more, and a moment later it is gone. Given writers receive
+	// output as it happens; it is captured all the same.
 	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
 	// GetRun finds the outcome of a finished Run by its sandbox's name.
 	GetRun(ctx context.Context, name string) (*Outcome, error)
+
+	// CreateContext starts an interpreter in a running sandbox that keeps its
+	// variables. Contexts lists those that there are, oldest first.
+	CreateContext(ctx context.Context, name string, spec ContextSpec) (*CodeContext, error)
+	Contexts(ctx context.Context, name string) ([]*CodeContext, error)
+	// RunCode runs code in a context and renews the lease. Runs in one context
+	// wait for each other, in the order in which they came. Given a function,
+	// it is told what happens as it happens; an error of its own, or the end
+	// of ctx, interrupts the code. What is produced is in the result as well.
+	RunCode(ctx context.Context, name string, c Code, on func(CodeEvent) error) (*CodeResult, error)
+	// InterruptContext interrupts the code that runs, if any does, as Ctrl-C
+	// does. RestartContext ends the interpreter, with code that runs or waits,
+	// and starts another. RemoveContext ends it for good.
+	InterruptContext(ctx context.Context, name, id string) error
+	RestartContext(ctx context.Context, name, id string) (*CodeContext, error)
+	RemoveContext(ctx context.Context, name, id string) error
+
+	// Pool says what waits to be used.
+	Pool(ctx context.Context) ([]PoolShelf, error)
 
 	Images(ctx context.Context) ([]*Image, error)
 	GetImage(ctx context.Context, ref string) (*Image, error)

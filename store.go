@@ -65,6 +65,9 @@ type Store interface {
 	PutRun(ctx context.Context, tenant string, o *Outcome, events ...Event) error
 	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
 	PruneRuns(ctx context.Context, t time.Time) error
+	// EndRun is Delete of the sandbox and PutRun of its outcome in one
+	// transaction.
+	EndRun(ctx context.Context, sandbox ID, tenant string, o *Outcome, events ...Event) error
 
 	// PutKey adds a key or replaces the one of the same hash; KeyActor finds
 	// whose it is, or Unauthenticated.

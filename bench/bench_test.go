@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,10 @@ import (
 // newEngine returns an engine on real gVisor, from the programs that `make
 // build` left.
 func newEngine(b *testing.B) (*engine.Engine, context.Context) {
+	return newPooledEngine(b, engine.PoolOptions{})
+}
+
+func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, context.Context) {
 	b.Helper()
 	bin := os.Getenv("BRIG_BIN_DIR")
 	if bin == "" {
@@ -54,7 +59,12 @@ func newEngine(b *testing.B) (*engine.Engine, context.Context) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds()})
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if pool.Memory > 0 {
+		if err := e.Recover(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
 	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "bench", Tenant: "bench", Role: brig.Admin})
 	b.Cleanup(func() {
 		e.Close()
@@ -79,6 +89,47 @@ func BenchmarkRunPython(b *testing.B) {
 	for b.Loop() {
 		if _, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "print(6*7)"}, brig.IO{}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRunHit waits, off the clock, until the pool is full again: a hit is
+// what is measured.
+func BenchmarkRunHit(b *testing.B) {
+	e, ctx := newPooledEngine(b, engine.PoolOptions{
+		Memory: 1 << 30, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: 2}},
+	})
+	for b.Loop() {
+		b.StopTimer()
+		awaitPool(b, e, ctx)
+		b.StartTimer()
+		o, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "print(6*7)"}, brig.IO{})
+		if err != nil || o.Pool != brig.PoolHit || string(o.Stdout.Head) != "42\n" {
+			b.Fatal(o, err)
+		}
+	}
+}
+
+func awaitPool(b *testing.B, e *engine.Engine, ctx context.Context) {
+	for range 3000 {
+		shelves, err := e.Pool(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(shelves) > 0 && shelves[0].Ready >= shelves[0].Target {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.Fatal("the pool does not fill")
+}
+
+func BenchmarkCode(b *testing.B) {
+	e, ctx := sandbox(b)
+	for b.Loop() {
+		r, err := e.RunCode(ctx, "one", brig.Code{Source: "print(6*7)"}, nil)
+		if err != nil || string(r.Stdout.Head) != "42\n" {
+			b.Fatal(r, err)
 		}
 	}
 }

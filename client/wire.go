@@ -32,6 +32,16 @@ func fromLimits(l brig.Limits) *wire.Limits {
 	}
 }
 
+func toLimits(l *wire.Limits) brig.Limits {
+	if l == nil {
+		return brig.Limits{}
+	}
+	return brig.Limits{
+		Memory: int64(l.Memory), CPUs: l.CPUs, Processes: l.Processes,
+		OpenFiles: l.OpenFiles, Disk: int64(l.Disk), Output: int64(l.Output),
+	}
+}
+
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
@@ -68,15 +78,10 @@ func fromProgram(p brig.Program) wire.RunRequest {
 func toSandbox(s wire.Sandbox) *brig.Sandbox {
 	out := &brig.Sandbox{
 		ID: brig.ID(s.ID), Tenant: s.Tenant, State: brig.State(s.State), Provider: s.Provider, Digest: s.Digest,
-		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes,
+		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool),
 		Spec: brig.Spec{Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS)},
 	}
-	if l := s.Limits; l != nil {
-		out.Spec.Limits = brig.Limits{
-			Memory: int64(l.Memory), CPUs: l.CPUs, Processes: l.Processes,
-			OpenFiles: l.OpenFiles, Disk: int64(l.Disk), Output: int64(l.Output),
-		}
-	}
+	out.Spec.Limits = toLimits(s.Limits)
 	if s.Command != nil || s.Shell != "" {
 		out.Spec.Command = &brig.Command{
 			Argv: s.Command, Shell: s.Shell, Env: s.CommandEnv, Dir: s.Cwd, User: s.User, Timeout: duration(s.TimeoutMS),
@@ -121,7 +126,7 @@ func toExecution(x wire.Execution) *brig.Execution {
 }
 
 func toOutcome(a wire.RunAnswer) *brig.Outcome {
-	out := &brig.Outcome{Result: *toResult(a.Result), Sandbox: a.Sandbox, Skipped: a.ArtifactsSkipped}
+	out := &brig.Outcome{Result: *toResult(a.Result), Sandbox: a.Sandbox, Skipped: a.ArtifactsSkipped, Pool: brig.PoolUse(a.Pool)}
 	if a.HasResult {
 		if out.Value = a.Value; out.Value == nil {
 			out.Value = json.RawMessage("null")

@@ -37,6 +37,10 @@ type Options struct {
 	// KeepEnded is how long the record and the logs of a sandbox stay after
 	// its end. Default 24 hours.
 	KeepEnded time.Duration
+	// Capacity bounds what goes on at once.
+	Capacity Capacity
+	// Pool is what waits to be used; the zero value is no pool.
+	Pool PoolOptions
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -49,9 +53,13 @@ type Engine struct {
 	visits sync.WaitGroup
 
 	imageUse sync.RWMutex
+	capacity *capacity
+	pool     *pool
 
-	mu   sync.Mutex // guards the field below
-	live map[brig.ID]brig.Instance
+	mu       sync.Mutex // guards the fields below
+	live     map[brig.ID]brig.Instance
+	contexts map[brig.ID]*contexts
+	doomed   map[brig.ID]brig.Instance // that did not go when they were told to
 }
 
 var _ brig.Service = (*Engine)(nil)
@@ -72,7 +80,12 @@ func New(ctx context.Context, o Options) *Engine {
 		o.KeepEnded = 24 * time.Hour
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	return &Engine{Options: o, ctx: ctx, end: end, live: map[brig.ID]brig.Instance{}}
+	e := &Engine{
+		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
+		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, doomed: map[brig.ID]brig.Instance{},
+	}
+	e.pool = newPool(e, o.Pool)
+	return e
 }
 
 // closeTime is how long Close waits for calls whose callers have gone: they
@@ -93,6 +106,7 @@ func (e *Engine) Close() {
 	}
 	e.end()
 	e.work.Wait()
+	e.pool.empty()
 }
 
 // cleanupTime bounds work that goes on after its caller has gone.
@@ -133,6 +147,9 @@ func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 // drop takes a machine out of the list.
 func (e *Engine) drop(id brig.ID) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	cs := e.contexts[id]
 	delete(e.live, id)
+	delete(e.contexts, id)
+	e.mu.Unlock()
+	cs.close()
 }

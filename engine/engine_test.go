@@ -175,6 +175,7 @@ func TestRunLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(as(t, brig.Member), 200*time.Millisecond)
 		_, err := h.Run(ctx, brig.Program{Command: cmd, Timeout: 100 * time.Millisecond}, brig.IO{})
 		cancel()
+		h.Close() // which waits for what goes on in the background
 		if m := h.provider.Machines(); len(m) != 0 {
 			t.Errorf("%v (%v): machines %v are left", cmd, err, m)
 		}

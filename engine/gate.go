@@ -14,17 +14,24 @@ type visit struct {
 	actor brig.Actor
 	rec   *brig.Record // of the sandbox that the call names, if it names one
 	id    brig.ID      // what the audit log is told
+	// pending says that the intent is not on record yet: it goes with the
+	// record that the call writes first. told says that the outcome is.
+	pending, told bool
 }
 
 // enter lets a call in or refuses it: who is it, may they, and is the sandbox
-// theirs. The intent of a changing call is on record before anything changes.
+// theirs. The intent of a changing call is on record before anything changes;
+// a call that begins with a record of its own writes both at once.
 func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, error) {
 	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
 	if err := e.admit(ctx, v, name); err != nil {
 		v.note(ctx, brig.Refused, err)
 		return nil, err
 	}
-	if op.Changes {
+	switch {
+	case op == brig.OpRun, op == brig.OpCreate:
+		v.pending = true
+	case op.Changes:
 		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
 			return nil, err
 		}
@@ -57,7 +64,8 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 func named(op brig.Op) bool {
 	switch op {
 	case brig.OpGet, brig.OpExec, brig.OpGetExec, brig.OpListExecs, brig.OpLogs,
-		brig.OpExtend, brig.OpStop, brig.OpKill, brig.OpRemove:
+		brig.OpExtend, brig.OpStop, brig.OpKill, brig.OpRemove,
+		brig.OpCreateContext, brig.OpContexts, brig.OpRunCode, brig.OpInterrupt, brig.OpRestart, brig.OpRemoveContext:
 		return true
 	}
 	return false
@@ -77,12 +85,27 @@ func (v *visit) note(ctx context.Context, p brig.Phase, err error) {
 	}
 }
 
+// intent is the event that goes with the call's first record.
+func (v *visit) intent() brig.Event {
+	v.pending = false
+	return v.event(brig.Intent, nil)
+}
+
+// outcome is the event that goes with the call's last record.
+func (v *visit) outcome() brig.Event {
+	v.told = true
+	return v.event(brig.Finish, nil)
+}
+
 // leave ends the visit. It is deferred with the address of the operation's
 // named error, and makes of that error what the caller may see: causes stay
 // in the log.
 func (v *visit) leave(ctx context.Context, err *error) {
 	defer v.e.visits.Done()
-	if v.op.Changes {
+	if v.op.Changes && v.pending {
+		v.note(ctx, brig.Intent, nil)
+	}
+	if v.op.Changes && (!v.told || *err != nil) {
 		v.note(ctx, brig.Finish, *err)
 	}
 	if *err == nil {

@@ -78,6 +78,7 @@ func (e *Engine) RemoveImage(ctx context.Context, ref string) (err error) {
 		return brig.Errorf(brig.FailedPrecondition, "image %q is in use by %d sandboxes", clip(ref), users).
 			WithHint("stop them first")
 	}
+	e.pool.drop(img.Digest)
 	return e.Options.Images.Remove(ctx, ref)
 }
 

@@ -18,70 +18,13 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if spec, err = e.complete(spec); err != nil {
 		return nil, err
 	}
-	if spec.Name == "" {
-		spec.Name = newName("sandbox-")
-	}
-	spec.Ephemeral = false
-	rec, _, err := e.create(ctx, v, spec)
+	spec.Ephemeral, spec.Blank = false, false
+	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}})
 	if err != nil {
 		return nil, err
 	}
-	return &rec.Sandbox, nil
-}
-
-// create records a sandbox, makes its machine and records that. What fails
-// leaves nothing.
-func (e *Engine) create(ctx context.Context, v *visit, spec brig.Spec) (*brig.Record, brig.Instance, error) {
-	rec, machineSpec, err := e.register(ctx, v, spec)
-	if err != nil {
-		return nil, nil, err
-	}
-	forget := func() {
-		ctx, cancel := cleanup(ctx)
-		defer cancel()
-		if err := e.Store.Delete(ctx, rec.ID); err != nil {
-			e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
-		}
-	}
-	in, err := e.Provider.Create(ctx, rec.ID, machineSpec, rec.Expires)
-	if err != nil {
-		forget()
-		return nil, nil, err
-	}
-	rec.State, rec.Handle, rec.Notes = brig.Running, in.Handle(), in.Notes()
-	if err := e.Store.Put(ctx, rec); err != nil {
-		ctx, cancel := cleanup(ctx)
-		defer cancel()
-		if err := in.Destroy(ctx); err != nil {
-			e.Log.ErrorContext(ctx, "end a machine that could not be recorded", "sandbox", rec.ID, "err", err)
-		}
-		forget()
-		return nil, nil, err
-	}
-	e.adopt(rec, in)
-	return rec, in, nil
-}
-
-// register writes the record of a machine that is about to be made.
-func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec) (*brig.Record, brig.Spec, error) {
-	e.imageUse.RLock()
-	defer e.imageUse.RUnlock()
-	img, err := e.resolve(ctx, spec.Image)
-	if err != nil {
-		return nil, spec, err
-	}
-	now := e.Now().UTC()
-	rec := &brig.Record{Sandbox: brig.Sandbox{
-		ID: newID(), Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
-		Provider: e.Provider.Capabilities().Name, Digest: img.Digest,
-		Created: now, Expires: now.Add(spec.TTL),
-	}}
-	v.id = rec.ID
-	if err := e.Store.Put(ctx, rec); err != nil {
-		return nil, spec, err
-	}
-	spec.Image = img.Digest
-	return rec, spec, nil
+	e.offer(m)
+	return &m.rec.Sandbox, nil
 }
 
 // Get implements brig.Service.

@@ -37,6 +37,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
 	}
 	e.work.Go(e.housekeep)
+	e.work.Go(func() { e.pool.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
 }
 
@@ -73,6 +74,9 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		_, err = e.halt(ctx, r, 0, brig.Stopped)
 		return true, err
 	}
+	if err := e.recoverContexts(ctx, r, in); err != nil {
+		return true, err
+	}
 	list, err := e.Store.ListExecs(ctx, r.ID)
 	if err != nil {
 		return true, err
@@ -93,6 +97,7 @@ func (e *Engine) housekeep() {
 			return
 		case <-t.C:
 		}
+		e.destroyDoomed(e.ctx)
 		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.Log.Error("forget old things", "err", err)
 		}

@@ -1,15 +1,13 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
 )
 
 const (
@@ -34,21 +32,26 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if err != nil {
 		return nil, err
 	}
-	rec, in, err := e.create(ctx, v, job.spec)
+	m, err := e.obtain(ctx, v, job.spec, job.wish())
 	if err != nil {
 		return nil, err
 	}
-	// Whatever happens from here on, the sandbox ends, and before the answer.
-	o, err := e.perform(ctx, rec, in, job, sio)
+	// Whatever happens from here on, the sandbox ends.
+	o, err := e.perform(ctx, m, job, sio)
+	e.drop(m.rec.ID)
+	m.letGo()
+	if err != nil {
+		e.destroy(ctx, m.rec.ID, m.in)
+		e.forget(ctx, m.rec)
+		return nil, err
+	}
+	// Nobody can reach it any more, so nobody waits for that.
+	e.discard(ctx, m.rec.ID, m.in)
+	o.Pool = m.rec.Pool
 	wctx, cancel := cleanup(ctx)
 	defer cancel()
-	if destroyErr := e.remove(wctx, rec); destroyErr != nil {
-		return nil, errors.Join(err, destroyErr)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := e.Store.PutRun(wctx, v.actor.Tenant, o); err != nil {
+	if err := e.Store.EndRun(wctx, m.rec.ID, v.actor.Tenant, o, v.outcome()); err != nil {
+		e.forget(ctx, m.rec)
 		return nil, err
 	}
 	return o, nil
@@ -67,10 +70,23 @@ func (e *Engine) GetRun(ctx context.Context, name string) (_ *brig.Outcome, err 
 // job is a program, translated into what a machine does.
 type job struct {
 	spec  brig.Spec
-	cmd   brig.Command
-	lang  *language // nil for a plain command
+	cmd   brig.Command // the command, or how the interpreter is started
+	lang  *interpreter.Language
+	order interpreter.Order
 	files []brig.File
-	extra []brig.File // for driverDir
+}
+
+// wish says which machines are right for a job. The interpreter that waits in
+// one belongs to the user; root needs one of its own.
+func (j *job) wish() wish {
+	if j.lang == nil {
+		return wish{prefix: "sh-", kinds: []brig.Language{""}}
+	}
+	w := wish{prefix: j.lang.Prefix, kinds: []brig.Language{j.lang.Name}}
+	if j.cmd.User == "root" {
+		w.kinds = []brig.Language{""}
+	}
+	return w
 }
 
 // plan checks a program and translates it.
@@ -80,13 +96,10 @@ func (e *Engine) plan(p brig.Program) (*job, error) {
 			WithHint(`for example {"language":"python","code":"print(6*7)"} or {"command":["uname","-a"]}`)
 	}
 	j := &job{files: p.Files, cmd: brig.Command{Argv: p.Command, User: p.User}}
-	prefix := "sh-"
 	if len(p.Command) == 0 {
-		lang, err := e.language(p, j)
-		if err != nil {
+		if err := j.program(p); err != nil {
 			return nil, err
 		}
-		j.lang, prefix, j.cmd.Argv = lang, lang.prefix, lang.argv
 	} else if len(p.Arguments) > 0 {
 		return nil, brig.InvalidField("arguments", "a command takes no arguments object").WithHint("put them into the command")
 	}
@@ -107,62 +120,78 @@ func (e *Engine) plan(p brig.Program) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.spec.Name == "" {
-		j.spec.Name = newName(prefix)
-	}
-	j.spec.Ephemeral = true
+	j.spec.Ephemeral, j.order.Env = true, j.spec.Env
 	return j, nil
 }
 
-func (e *Engine) language(p brig.Program, j *job) (*language, error) {
+// program checks a program's code and arguments and makes an order of them.
+func (j *job) program(p brig.Program) error {
 	lang, err := languageOf(p.Language)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.Code == "" {
-		return nil, brig.InvalidField("code", "there is no code").WithHint("give the program's source")
+		return brig.InvalidField("code", "there is no code").WithHint("give the program's source")
 	}
 	if len(p.Code) > maxCode || len(p.Arguments) > maxCode {
-		return nil, brig.InvalidField("code", "the program is too long").WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
+		return brig.InvalidField("code", "the program is too long").WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
 	}
-	j.extra = append(append(j.extra, lang.files...), brig.File{Path: lang.source, Data: []byte(p.Code)})
 	if len(p.Arguments) > 0 {
-		if !lang.values {
-			return nil, brig.InvalidField("arguments", "%s takes no arguments object", p.Language).WithHint("use env or files")
+		if !lang.Values {
+			return brig.InvalidField("arguments", "%s takes no arguments object", p.Language).WithHint("use env or files")
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(p.Arguments, &object); err != nil || object == nil {
-			return nil, brig.InvalidField("arguments", "they are not a JSON object").WithHint(`for example {"name":"World","count":3}`)
+			return brig.InvalidField("arguments", "they are not a JSON object").WithHint(`for example {"name":"World","count":3}`)
 		}
-		j.extra = append(j.extra, brig.File{Path: "arguments.json", Data: p.Arguments})
 	}
-	return &lang, nil
+	j.lang, j.cmd.Argv = &lang, lang.Argv
+	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments}
+	return nil
+}
+
+func languageOf(l brig.Language) (interpreter.Language, error) {
+	if lang, ok := interpreter.Lookup(l); ok {
+		return lang, nil
+	}
+	_, err := brig.ParseLanguage(string(l))
+	if err == nil {
+		err = brig.InvalidField("language", "unknown language %q", clip(string(l)))
+	}
+	return interpreter.Language{}, err
 }
 
 // perform does a job in its machine.
-func (e *Engine) perform(ctx context.Context, rec *brig.Record, in brig.Instance, j *job, sio brig.IO) (*brig.Outcome, error) {
-	for dir, files := range map[string][]brig.File{workspace: j.files, driverDir: j.extra} {
-		if len(files) > 0 {
-			if err := in.Put(ctx, dir, files); err != nil {
-				return nil, err
+func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
+	if len(j.files) > 0 {
+		if err := m.in.Put(ctx, workspace, j.files); err != nil {
+			return nil, err
+		}
+	}
+	if j.lang == nil {
+		res, err := e.exec(ctx, m.rec, m.in, j.cmd, sio)
+		if err != nil {
+			return nil, err
+		}
+		o := &brig.Outcome{Result: *res, Sandbox: m.rec.Spec.Name}
+		o.Error = verdict(res)
+		return o, e.collect(ctx, m.in, o)
+	}
+	if m.session == nil {
+		var err error
+		if m.session, err = open(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
+			if told := brig.AsError(err); told.Field == "command" {
+				return nil, noInterpreter(m.rec.Spec.Image, *j.lang).Because(err)
 			}
+			return nil, e.lost(ctx, m.rec, m.in, err)
 		}
 	}
-	var value limited
-	if j.lang != nil && j.lang.values {
-		sio.Result = &value
-	}
-	res, err := e.exec(ctx, rec, in, j.cmd, sio)
-	if err != nil {
-		if told := brig.AsError(err); j.lang != nil && told.Field == "command" {
-			return nil, brig.InvalidField("language", "image %q has no %s", rec.Spec.Image, j.lang.program).
-				WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
-		}
-		return nil, err
-	}
-	o := &brig.Outcome{Result: *res, Sandbox: rec.Spec.Name}
-	o.Value, o.Error = verdict(o, &value)
-	return o, e.collect(ctx, in, o)
+	return e.interpret(ctx, m, j, sio)
+}
+
+func noInterpreter(image string, lang interpreter.Language) *brig.Error {
+	return brig.InvalidField("language", "image %q has no %s", image, lang.Program).
+		WithHint("choose an image that has it, or build one: brig image build debian --packages …")
 }
 
 // collect takes the artifacts out of a machine that still lives.
@@ -181,54 +210,4 @@ func (e *Engine) collect(ctx context.Context, in brig.Instance, o *brig.Outcome)
 	}
 	o.Artifacts, o.Skipped = files, skipped
 	return nil
-}
-
-// limited keeps what a program sends as its value, up to a bound.
-type limited struct {
-	bytes.Buffer
-	over bool
-}
-
-// Write implements io.Writer; it never fails, so that the program goes on.
-func (l *limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > maxValue {
-		l.over = true
-		return len(p), nil
-	}
-	return l.Buffer.Write(p)
-}
-
-// verdict says what the host, or else the program, says went wrong.
-func verdict(o *brig.Outcome, value *limited) (json.RawMessage, *brig.ProgramError) {
-	switch {
-	case o.OOMKilled:
-		return nil, &brig.ProgramError{
-			Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory),
-			Message: "the program used more memory than it may", Hint: "raise limits.memory",
-		}
-	case o.TimedOut:
-		return nil, &brig.ProgramError{
-			Code: brig.Timeout.Code(), Name: string(brig.Timeout),
-			Message: fmt.Sprintf("the program did not end within its time (%v)", o.Duration.Round(time.Millisecond)),
-			Hint:    "raise timeout_ms",
-		}
-	case value.over:
-		return nil, &brig.ProgramError{
-			Name: "ValueTooLarge", Message: "main returned more than " + brig.FormatBytes(maxValue) + " of JSON",
-			Hint: "write large results to files in artifacts/",
-		}
-	case value.Len() == 0:
-		return nil, nil
-	}
-	var answer struct {
-		Value json.RawMessage
-		Error *brig.ProgramError
-	}
-	if err := json.Unmarshal(value.Bytes(), &answer); err != nil {
-		return nil, &brig.ProgramError{Name: "ValueCorrupted", Message: "what came back as the value is not whole JSON", Hint: "do not write to descriptor 3"}
-	}
-	if answer.Error != nil {
-		answer.Error.Code, answer.Error.Hint = "", "" // those are the host's to give
-	}
-	return answer.Value, answer.Error
 }

@@ -14,6 +14,14 @@ func JSON(v any) any {
 		return fromResult(v)
 	case *brig.Outcome:
 		return fromOutcome(v)
+	case *brig.CodeContext:
+		return fromContext(v)
+	case []*brig.CodeContext:
+		return fromContexts(v)
+	case *brig.CodeResult:
+		return fromCode(v)
+	case []brig.PoolShelf:
+		return fromPool(v)
 	case *brig.Image:
 		return fromImage(v)
 	case []*brig.Image:

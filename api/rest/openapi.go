@@ -114,7 +114,7 @@ func (d describer) body(rt route) *huma.RequestBody {
 		return nil
 	default:
 		content[wire.JSON] = &huma.MediaType{Schema: d.schema(rt.in)}
-		if slices.Contains(rt.events, wire.EventStdout) {
+		if slices.Contains(rt.events, wire.EventStarted) {
 			content[wire.NDJSON] = &huma.MediaType{Schema: &huma.Schema{
 				Description: "The first line is the request, the others are standard input.",
 				AnyOf:       []*huma.Schema{d.schema(rt.in), d.schema(wire.Input{})},
@@ -155,6 +155,12 @@ func (d describer) event(name string, result any) *huma.Schema {
 		doc = wire.Started{}
 	case wire.EventStdout, wire.EventStderr, wire.EventDescriptor3:
 		doc = wire.Chunk{}
+	case wire.EventCodeStarted:
+		doc = wire.CodeStarted{}
+	case wire.EventOutput:
+		doc = wire.Rich{}
+	case wire.EventException:
+		doc = wire.Exception{}
 	case wire.EventProgress:
 		doc = wire.Progress{}
 	case wire.EventResult:
@@ -174,6 +180,12 @@ func (d describer) finish(b brig.Bounds) {
 		run.Properties["error"] = &huma.Schema{
 			Description: run.Properties["error"].Description,
 			OneOf:       []*huma.Schema{d.schema(wire.ProgramError{}), {Type: "null"}},
+		}
+	}
+	if code := schemas["CodeAnswer"]; code != nil {
+		code.Properties["error"] = &huma.Schema{
+			Description: code.Properties["error"].Description,
+			OneOf:       []*huma.Schema{d.schema(wire.Exception{}), {Type: "null"}},
 		}
 	}
 	if box := schemas["Sandbox"]; box != nil {

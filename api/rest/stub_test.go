@@ -204,6 +204,74 @@ func (s *stub) Logs(ctx context.Context, name string, o brig.LogOptions) (io.Rea
 	return io.NopCloser(strings.NewReader("one\ntwo\n")), nil
 }
 
+func (s *stub) context(spec brig.ContextSpec) *brig.CodeContext {
+	return &brig.CodeContext{
+		ID: "cx1", Sandbox: "sb1", Spec: spec, State: brig.ContextIdle, Flavor: "cpython", Version: "3.13", Count: 2, Created: epoch,
+	}
+}
+
+func (s *stub) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+	s.saw(spec)
+	_, err := s.find(ctx, name)
+	return s.context(spec), err
+}
+
+func (s *stub) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
+	_, err := s.find(ctx, name)
+	return []*brig.CodeContext{s.context(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"})}, err
+}
+
+func (s *stub) InterruptContext(ctx context.Context, name, id string) error {
+	s.saw(id)
+	_, err := s.find(ctx, name)
+	return err
+}
+
+func (s *stub) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
+	s.saw(id)
+	_, err := s.find(ctx, name)
+	return s.context(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"}), err
+}
+
+func (s *stub) RemoveContext(ctx context.Context, name, id string) error {
+	s.saw(id)
+	_, err := s.find(ctx, name)
+	return err
+}
+
+// RunCode says that the code ran, and what it would have shown.
+func (s *stub) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+	s.saw(code)
+	if _, err := s.find(ctx, name); err != nil {
+		return nil, err
+	}
+	figure := brig.Rich{Data: map[string]json.RawMessage{"image/png": []byte(`"aGk="`)}}
+	value := brig.Rich{Data: map[string]json.RawMessage{"text/plain": []byte(`"42"`)}, Main: true}
+	failure := &brig.CodeError{Name: "ValueError", Value: "no", Traceback: "ValueError: no"}
+	res := &brig.CodeResult{
+		Context: "cx1", Count: 3, Stdout: brig.Output{Head: []byte("hi\n"), Total: 3}, Stderr: brig.Output{Head: []byte("ow"), Total: 2},
+		Outputs: []brig.Rich{figure, value}, Error: failure, Started: epoch, Duration: 1500 * time.Microsecond, Queued: time.Millisecond,
+	}
+	if on == nil {
+		return res, nil
+	}
+	for _, e := range []brig.CodeEvent{
+		{Started: res}, {Stdout: []byte("hi\n")}, {Stderr: []byte("ow")}, {Output: &figure}, {Output: &value}, {Error: failure},
+	} {
+		if err := on(e); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
+	return []brig.PoolShelf{{
+		Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,
+		Target: 4, Ready: 3, Making: 1, Hits: 7, Misses: 2, Refill: 150 * time.Millisecond,
+	}}, nil
+}
+
 func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	s.saw(ttl)
 	return s.find(ctx, name)

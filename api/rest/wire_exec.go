@@ -33,13 +33,19 @@ func toStdin(text *string, b64 []byte) (io.Reader, error) {
 }
 
 func fromResult(r *brig.Result) wire.Result {
-	out := wire.Result{
-		Exec: r.ExecID, ExitCode: r.ExitCode, Signal: r.Signal, Truncated: r.Truncated(),
-		StdoutBytes: r.Stdout.Total, StderrBytes: r.Stderr.Total, TimedOut: r.TimedOut, OOMKilled: r.OOMKilled,
+	return wire.Result{
+		Exec: r.ExecID, Outputs: fromOutputs(r.Stdout, r.Stderr), ExitCode: r.ExitCode, Signal: r.Signal,
+		TimedOut: r.TimedOut, OOMKilled: r.OOMKilled,
 		Started: r.Started, DurationMS: r.Duration.Milliseconds(), Done: r.Done,
 	}
-	out.Stdout, out.StdoutB64, out.StdoutCut = fromOutput(r.Stdout)
-	out.Stderr, out.StderrB64, out.StderrCut = fromOutput(r.Stderr)
+}
+
+func fromOutputs(stdout, stderr brig.Output) wire.Outputs {
+	out := wire.Outputs{
+		Truncated: stdout.Truncated() || stderr.Truncated(), StdoutBytes: stdout.Total, StderrBytes: stderr.Total,
+	}
+	out.Stdout, out.StdoutB64, out.StdoutCut = fromOutput(stdout)
+	out.Stderr, out.StderrB64, out.StderrCut = fromOutput(stderr)
 	return out
 }
 

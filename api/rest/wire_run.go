@@ -42,7 +42,7 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 func fromOutcome(o *brig.Outcome) wire.RunAnswer {
 	out := wire.RunAnswer{
 		Sandbox: o.Sandbox, Value: o.Value, HasResult: o.Value != nil,
-		Artifacts: []wire.Artifact{}, ArtifactsSkipped: o.Skipped, Result: fromResult(&o.Result),
+		Artifacts: []wire.Artifact{}, ArtifactsSkipped: o.Skipped, Pool: string(o.Pool), Result: fromResult(&o.Result),
 	}
 	for _, f := range o.Artifacts {
 		data := f.Data

@@ -91,7 +91,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 func fromSandbox(s *brig.Sandbox) wire.Sandbox {
 	out := wire.Sandbox{
 		ID: string(s.ID), Tenant: s.Tenant, State: string(s.State), Spec: fromSpec(s.Spec), Digest: s.Digest,
-		Provider: s.Provider, Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes,
+		Provider: s.Provider, Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: string(s.Pool),
 	}
 	if e := s.Exit; e != nil {
 		out.Exit = &wire.Exit{Code: e.Code, Reason: string(e.Reason), OOMKilled: e.OOMKilled, At: e.At}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/engine"
 )
 
 // config is the configuration file. Every field may be left out; brig.yaml
@@ -33,11 +34,66 @@ type config struct {
 		Default duration `yaml:"default"`
 		Max     duration `yaml:"max"`
 	} `yaml:"timeout"`
+	// Pool says what waits to be used.
+	Pool struct {
+		// Memory bounds what waits. Default a tenth of the machine's.
+		Memory size `yaml:"memory"`
+		// Size is how many sandboxes of the image host wait for Python, with
+		// default limits; -1 is no pool at all.
+		Size int `yaml:"size"`
+		// Warm are further kinds that wait at all times.
+		Warm []warm `yaml:"warm"`
+	} `yaml:"pool"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
 		Sandboxes duration `yaml:"sandboxes"`
 	} `yaml:"keep"`
+}
+
+// warm is one kind of sandbox that waits.
+type warm struct {
+	Image    string `yaml:"image"`
+	Language string `yaml:"language"`
+	Limits   sizes  `yaml:"limits"`
+	Count    int    `yaml:"count"`
+}
+
+// defaultPool is how many sandboxes wait of a server that was told nothing.
+const defaultPool = 4
+
+// pool is what the engine keeps ready.
+func (c *config) pool() (engine.PoolOptions, error) {
+	o := engine.PoolOptions{Memory: int64(c.Pool.Memory)}
+	if c.Pool.Size < 0 {
+		return engine.PoolOptions{}, nil
+	}
+	if o.Memory == 0 {
+		o.Memory = totalMemory() / 10
+	}
+	n := c.Pool.Size
+	if n == 0 {
+		n = defaultPool
+	}
+	o.Warm = append(o.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Python, Count: n})
+	for i, w := range c.Pool.Warm {
+		language := brig.Language("")
+		if w.Language != "" {
+			var err error
+			if language, err = brig.ParseLanguage(w.Language); err != nil {
+				return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].language: %s", i, brig.AsError(err).Message).
+					WithHint("%s, or leave it out", brig.AsError(err).Hint)
+			}
+		}
+		if w.Image == "" || w.Count < 1 {
+			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d] needs an image and a count", i).
+				WithHint("for example {image: host, language: python, count: 4}")
+		}
+		var limits brig.Limits
+		set(&limits, w.Limits)
+		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: w.Count})
+	}
+	return o, nil
 }
 
 // sizes are limits in a file.
@@ -135,5 +191,6 @@ func (c *config) check() error {
 	if b.DefaultTTL > b.MaxTTL || b.DefaultTimeout > b.MaxTimeout || b.DefaultTTL <= 0 || b.DefaultTimeout <= 0 {
 		return brig.Errorf(brig.InvalidConfig, "a default of lease or timeout is out of its bounds").WithHint("lower the default or raise the maximum")
 	}
-	return nil
+	_, err := c.pool()
+	return err
 }

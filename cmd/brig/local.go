@@ -70,7 +70,10 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Admin})
-	o := engine.Options{Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log}
+	o := engine.Options{
+		Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
+		Capacity: engine.Capacity{Room: room},
+	}
 	if ephemeral {
 		o.Store = mem.New()
 		e := engine.New(ctx, o)

@@ -166,6 +166,8 @@ func readProgram(name string) (string, error) {
 
 func languageOfFile(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
+	case ".ts", ".mts":
+		return "typescript"
 	case ".js", ".mjs", ".cjs":
 		return "javascript"
 	case ".sh", ".bash":

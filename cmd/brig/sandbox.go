@@ -20,7 +20,7 @@ func (c *cli) sandboxCommand() *cobra.Command {
 		Aliases: []string{"sb", "sandboxes"},
 		Short:   "Create, use and end sandboxes that stay",
 	}
-	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(),
+	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(), c.sandboxCode(), c.contextCommand(),
 		c.sandboxExecs(), c.sandboxLogs(), c.sandboxExtend(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
 	return cmd
 }

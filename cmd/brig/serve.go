@@ -26,7 +26,10 @@ import (
 )
 
 func (c *cli) serveCommand() *cobra.Command {
-	var listen string
+	var (
+		listen string
+		pool   int
+	)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the REST API",
@@ -42,10 +45,16 @@ the next one finds them again.`,
 			if listen != "" {
 				cfg.Listen = listen
 			}
+			if cmd.Flags().Changed("pool") {
+				if cfg.Pool.Size = pool; pool == 0 {
+					cfg.Pool.Size = -1
+				}
+			}
 			return c.serve(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen on (default "+defaultListen+")")
+	cmd.Flags().IntVar(&pool, "pool", defaultPool, "how many Python sandboxes wait to be used; 0 for none")
 	return cmd
 }
 
@@ -83,7 +92,12 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	pool, err := cfg.pool()
+	if err != nil {
+		return err
+	}
 	e := engine.New(ctx, engine.Options{
+		Capacity: engine.Capacity{Room: room}, Pool: pool,
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	})

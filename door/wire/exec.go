@@ -24,13 +24,10 @@ type Cut struct {
 	Tail int `json:"tail"`
 }
 
-// Result says how a process ended, with what it wrote.
-type Result struct {
-	Exec     string `json:"exec" doc:"id of the execution"`
-	Stdout   string `json:"stdout" doc:"what it wrote; what is not UTF-8 is replaced, what was cut is marked"`
-	Stderr   string `json:"stderr"`
-	ExitCode int    `json:"exit_code" doc:"the program's own; 128+n when signal n ended it, 124 when its time ran out, 137 when its memory did"`
-	Signal   string `json:"signal" doc:"the signal that ended it, if one did"`
+// Outputs is what something wrote.
+type Outputs struct {
+	Stdout string `json:"stdout" doc:"what it wrote; what is not UTF-8 is replaced, what was cut is marked"`
+	Stderr string `json:"stderr"`
 
 	Truncated   bool   `json:"truncated" doc:"whether bytes of either output were cut"`
 	StdoutBytes int64  `json:"stdout_bytes" doc:"how many bytes it wrote, kept or not"`
@@ -39,6 +36,14 @@ type Result struct {
 	StderrB64   []byte `json:"stderr_b64,omitzero"`
 	StdoutCut   *Cut   `json:"stdout_cut,omitempty" doc:"given when stdout was cut"`
 	StderrCut   *Cut   `json:"stderr_cut,omitempty"`
+}
+
+// Result says how a process ended, with what it wrote.
+type Result struct {
+	Exec string `json:"exec" doc:"id of the execution"`
+	Outputs
+	ExitCode int    `json:"exit_code" doc:"the program's own; 128+n when signal n ended it, 124 when its time ran out, 137 when its memory did"`
+	Signal   string `json:"signal" doc:"the signal that ended it, if one did"`
 
 	TimedOut   bool      `json:"timed_out"`
 	OOMKilled  bool      `json:"oom_killed"`

@@ -9,7 +9,7 @@ import (
 
 // RunRequest asks for a one-shot program: language and code, or a command.
 type RunRequest struct {
-	Language  string            `json:"language,omitempty" doc:"python, javascript or bash"`
+	Language  string            `json:"language,omitempty" doc:"python, javascript, typescript or bash"`
 	Code      string            `json:"code,omitempty" doc:"source code in that language"`
 	Command   []string          `json:"command,omitempty" doc:"instead of code: a program and its arguments, never parsed by a shell"`
 	Image     string            `json:"image,omitempty" doc:"an image's name or digest; default host"`
@@ -89,6 +89,7 @@ type RunAnswer struct {
 	Artifacts        []Artifact      `json:"artifacts" nullable:"false" doc:"the files that the program left in artifacts/"`
 	ArtifactsSkipped []string        `json:"artifacts_skipped,omitempty" doc:"artifacts that were too many or too large to come out"`
 	Error            *ProgramError   `json:"error" doc:"what went wrong with the program, if something did"`
+	Pool             string          `json:"pool,omitempty" doc:"hit when a sandbox was waiting, miss when one had to be made"`
 	Result
 }
 

@@ -43,6 +43,7 @@ type Sandbox struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	Exit     *Exit     `json:"exit,omitempty" doc:"how the machine ended"`
 	Notes    []string  `json:"notes,omitempty" doc:"how limits are enforced on this machine, where that is not as one expects"`
+	Pool     string    `json:"pool,omitempty" doc:"hit when the machine was waiting, miss when it had to be made"`
 }
 
 // Exit is how a sandbox's machine ended.

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,49 @@ func Open(name string) (*Group, error) {
 		return nil, fmt.Errorf("open cgroup %s: %w", name, err)
 	}
 	return &Group{path: name, m: m}, nil
+}
+
+// Weights of processor time, against other groups that want it too.
+const (
+	LowWeight    = 10
+	NormalWeight = 1000
+)
+
+// SetWeight sets how much of the processors' time the group gets when they
+// are busy. It says nothing when they are not.
+func (g *Group) SetWeight(w uint64) error {
+	file, v := "cpu.shares", w*1024/NormalWeight
+	if cgroups.IsCgroup2UnifiedMode() {
+		file, v = "cpu.weight", max(w/10, 1)
+	}
+	return g.write("cpu", file, strconv.FormatUint(v, 10))
+}
+
+// Freeze stops every process in the group, or lets them go on. It returns
+// when they have stopped.
+func (g *Group) Freeze(on bool) error {
+	state := cgroups.Thawed
+	if on {
+		state = cgroups.Frozen
+	}
+	if err := g.m.Freeze(state); err != nil {
+		return fmt.Errorf("freeze cgroup %s: %w", g.path, err)
+	}
+	return nil
+}
+
+func (g *Group) write(controller, file, value string) error {
+	if cgroups.IsCgroup2UnifiedMode() {
+		controller = ""
+	}
+	dir := g.m.Path(controller)
+	if dir == "" {
+		return nil // this machine does not have that controller
+	}
+	if err := cgroups.WriteFile(dir, file, value); err != nil {
+		return fmt.Errorf("set %s of %s: %w", file, g.path, err)
+	}
+	return nil
 }
 
 // Path returns the group's name.

@@ -120,6 +120,7 @@ type instance struct {
 	log   bytes.Buffer
 	files map[string][]byte
 	execs []*brig.Execution
+	kept  map[string]brig.Kept
 }
 
 var _ brig.Instance = (*instance)(nil)

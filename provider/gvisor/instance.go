@@ -21,15 +21,16 @@ type instance struct {
 	p      *Provider
 	l      layout
 	id     brig.ID
-	spec   brig.Spec
+	order  order
 	notes  []string
 	tether *os.File // of an ephemeral sandbox: closing it ends the sandbox
 	guest  guest.Guest
 	watch  *net.UnixConn
 	done   chan struct{}
 
-	mu   sync.Mutex // guards the field below
-	exit *brig.Exit
+	mu     sync.Mutex // guards the fields below
+	exit   *brig.Exit
+	cgroup *cgroup.Group // once it was looked for
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -61,8 +62,8 @@ func (i *instance) Exit() *brig.Exit {
 
 // attach finds the sandbox, which may have ended, and watches for its end.
 func (i *instance) attach() {
-	i.guest = guest.Guest{Dial: i.l.dialAgent, Env: i.spec.Env, Limits: i.spec.Limits}
-	if i.spec.Ephemeral {
+	i.guest = guest.Guest{Dial: i.l.dialAgent, Env: i.order.Env, Limits: i.order.Limits}
+	if i.order.Ephemeral {
 		// Its sandbox is about to end anyway, and the host is faster at it
 		// than an agent in the middle of a fork bomb.
 		i.guest.Grace = oneShotGrace

@@ -21,6 +21,7 @@ type order struct {
 	Command   *brig.Command
 	Lease     time.Time
 	Ephemeral bool
+	Blank     bool   `json:",omitempty"`
 	Cgroup    string // empty where no cgroup can be made
 	Rootless  bool
 	Agent     string   // path of the agent's binary

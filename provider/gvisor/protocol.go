@@ -18,19 +18,26 @@ import (
 
 // request is what a provider asks on a connection to a shim, one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "stop"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "stop"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`
+	// ID and Note are of a process that is kept; an empty note drops it.
+	ID   string `json:",omitempty"`
+	Note []byte `json:",omitempty"`
 }
 
 // answer is what comes back, one JSON line; a dial's carries a descriptor.
+// What is kept comes as an answer for each process, with its descriptors, and
+// one without an ID at the end.
 type answer struct {
 	Error string `json:",omitempty"`
+	ID    string `json:",omitempty"`
+	Note  []byte `json:",omitempty"`
 }
 
-// maxRequest is the longest request, in bytes.
-const maxRequest = 4096
+// maxRequest is the longest request or answer, in bytes.
+const maxRequest = 8192
 
 // socketPath returns a path of the shim's socket that is short enough for a
 // socket's address, however deep the data folder is.
@@ -48,7 +55,7 @@ func (l layout) socketPath() (string, func(), error) {
 
 // ask sends a request to the shim and returns the connection, on which an
 // answer follows.
-func (l layout) ask(ctx context.Context, r request) (*net.UnixConn, error) {
+func (l layout) ask(ctx context.Context, r request, fds ...int) (*net.UnixConn, error) {
 	p, done, err := l.socketPath()
 	if err != nil {
 		return nil, err
@@ -58,20 +65,25 @@ func (l layout) ask(ctx context.Context, r request) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach shim: %w", err)
 	}
+	uc := c.(*net.UnixConn)
 	b, err := json.Marshal(r)
 	if err == nil {
-		_, err = c.Write(append(b, '\n'))
+		var oob []byte
+		if len(fds) > 0 {
+			oob = unix.UnixRights(fds...)
+		}
+		_, _, err = uc.WriteMsgUnix(append(b, '\n'), oob, nil)
 	}
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("ask shim: %w", err)
 	}
-	return c.(*net.UnixConn), nil
+	return uc, nil
 }
 
 // tell sends a request and waits for its answer.
-func (l layout) tell(ctx context.Context, r request) error {
-	c, err := l.ask(ctx, r)
+func (l layout) tell(ctx context.Context, r request, fds ...int) error {
+	c, err := l.ask(ctx, r, fds...)
 	if err != nil {
 		return err
 	}
@@ -115,17 +127,32 @@ func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {
 
 // descriptor takes the one descriptor out of a control message.
 func descriptor(oob []byte) (int, error) {
+	fds := descriptors(oob)
+	if len(fds) == 0 {
+		return -1, errors.New("no descriptor")
+	}
+	for _, fd := range fds[1:] {
+		unix.Close(fd)
+	}
+	return fds[0], nil
+}
+
+// descriptors takes all descriptors out of a control message.
+func descriptors(oob []byte) []int {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return -1, err
+		return nil
 	}
+	var out []int
 	for _, m := range msgs {
-		if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) > 0 {
-			unix.CloseOnExec(fds[0])
-			return fds[0], nil
+		if fds, err := unix.ParseUnixRights(&m); err == nil {
+			out = append(out, fds...)
 		}
 	}
-	return -1, errors.New("no descriptor")
+	for _, fd := range out {
+		unix.CloseOnExec(fd)
+	}
+	return out
 }
 
 func connOf(fd int) (net.Conn, error) {
@@ -134,15 +161,15 @@ func connOf(fd int) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// send writes an answer, with a descriptor if fd is not negative.
-func send(c *net.UnixConn, a answer, fd int) error {
+// send writes an answer, with descriptors if there are any.
+func send(c *net.UnixConn, a answer, fds ...int) error {
 	b, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
 	var oob []byte
-	if fd >= 0 {
-		oob = unix.UnixRights(fd)
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
 	}
 	_, _, err = c.WriteMsgUnix(append(b, '\n'), oob, nil)
 	return err

@@ -128,7 +128,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, errors.Join(fmt.Errorf("folder of %s is in use", id), err)
 	}
 	defer lock.Close()
-	i := &instance{p: p, l: l, id: id, spec: spec, done: make(chan struct{})}
+	i := &instance{p: p, l: l, id: id, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			lock.Close() // ours; a shim that still lives has its own
@@ -139,19 +139,22 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if host == "" {
 		host = string(id)
 	}
-	o := order{
+	i.order = order{
 		Version: orderVersion, ID: string(id), Hostname: host, Root: root, Limits: spec.Limits,
-		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral,
+		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank,
 		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Disabled: p.Disabled,
 	}
-	if err := l.writeJSON(orderFile, o, false); err != nil {
+	if err := l.writeJSON(orderFile, i.order, false); err != nil {
 		return nil, diskError(err, "write the sandbox's order")
 	}
 	if err := i.launch(ctx, lock); err != nil {
 		return nil, err
 	}
 	i.attach()
-	return i, nil
+	if spec.Blank {
+		_, err = i.group() // so that Bind need not look for it
+	}
+	return i, err
 }
 
 // launch starts the shim and waits until its sandbox runs.
@@ -174,7 +177,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.ExtraFiles = []*os.File{theirReady, lock}
-	if i.spec.Ephemeral {
+	if i.order.Ephemeral {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return fmt.Errorf("make tether: %w", err)
@@ -244,10 +247,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 			return nil, fmt.Errorf("decode handle of %s: %w", id, err)
 		}
 	}
-	i := &instance{
-		p: p, l: l, id: id, done: make(chan struct{}), notes: v.Notes,
-		spec: brig.Spec{Name: o.Hostname, Limits: o.Limits, Env: o.Env, Command: o.Command, Ephemeral: o.Ephemeral},
-	}
+	i := &instance{p: p, l: l, id: id, order: o, done: make(chan struct{}), notes: v.Notes}
 	i.attach()
 	return i, nil
 }

@@ -40,6 +40,7 @@ type shim struct {
 	machine *machine
 	ln      *net.UnixListener
 	log     *logWriter
+	kept    keepsakes
 
 	end chan brig.ExitReason // asked for an end, and why
 
@@ -142,6 +143,10 @@ func (s *shim) limit() (notes []string, err error) {
 		// a guest's thread may need three on the host, and the sentry its own.
 		PIDs: int64(4*s.Limits.Processes + 512),
 	})
+	if err == nil && s.Blank {
+		// Nobody waits for it: it is made in what time others leave.
+		err = s.group.SetWeight(cgroup.LowWeight)
+	}
 	return nil, err
 }
 
@@ -163,10 +168,7 @@ func (s *shim) run(ctx context.Context) error {
 		go s.watchdog()
 	}
 	if s.Ephemeral {
-		go func() {
-			_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
-			s.end <- brig.HungUp
-		}()
+		go s.holdTether()
 	}
 	if s.Command != nil {
 		go s.main(ctx)
@@ -191,11 +193,23 @@ func (s *shim) run(ctx context.Context) error {
 	return s.finish(ctx, why, asked)
 }
 
+// holdTether ends the sandbox with whoever it is for, unless it has become a
+// sandbox of its own meanwhile.
+func (s *shim) holdTether() {
+	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
+	s.mu.Lock()
+	tied := s.Ephemeral
+	s.mu.Unlock()
+	if tied {
+		s.end <- brig.HungUp
+	}
+}
+
 // finish removes what the sandbox had on the host and writes the exit file.
 func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
 	s.mu.Lock()
 	e := ending{Code: s.mainCode, Reason: why, At: time.Now().UTC()}
-	over := s.overuse
+	over, tied := s.overuse, s.Ephemeral
 	s.mu.Unlock()
 	if s.group != nil {
 		// The counter is the kernel's; nothing in the guest can move it.
@@ -214,11 +228,11 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 		}
 	}
 	err := errors.Join(s.log.Close(), s.clean(ctx))
-	if s.Ephemeral && why == brig.HungUp {
+	if tied && why == brig.HungUp {
 		// Nobody is left who would read how it ended.
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
-	return errors.Join(err, s.writeJSON(exitFile, e, !s.Ephemeral))
+	return errors.Join(err, s.writeJSON(exitFile, e, !tied))
 }
 
 // clean ends the machine and removes everything but the logs.

@@ -1,7 +1,7 @@
 package gvisor
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,41 +31,79 @@ func (s *shim) serve(ctx context.Context) {
 // answer carries out the one request of a connection.
 func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
-	line, err := bufio.NewReaderSize(io.LimitReader(c, maxRequest), maxRequest).ReadBytes('\n')
+	r, fds, err := readRequest(c)
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
 	if err != nil {
-		return
-	}
-	var r request
-	if err := json.Unmarshal(line, &r); err != nil {
-		_ = send(c, answer{Error: "decode request: " + err.Error()}, -1)
+		_ = send(c, answer{Error: "read request: " + err.Error()})
 		return
 	}
 	switch r.Op {
 	case "dial":
 		s.dial(c)
 	case "watch":
-		if send(c, answer{}, -1) == nil {
+		if send(c, answer{}) == nil {
 			// Open until this process ends: that is the whole message.
 			_, _ = io.Copy(io.Discard, c)
 		}
 	case "lease":
+		s.renew(r.Lease)
+		_ = send(c, answer{})
+	case "own":
 		s.mu.Lock()
-		s.lease.Reset(time.Until(r.Lease))
+		s.Ephemeral = false
 		s.mu.Unlock()
-		_ = send(c, answer{}, -1)
+		s.renew(r.Lease)
+		_ = send(c, answer{})
+	case "keep":
+		s.kept.put(r.ID, r.Note, fds)
+		fds = nil
+		_ = send(c, answer{})
+	case "kept":
+		s.kept.sendAll(c)
 	case "stop":
-		_ = send(c, answer{}, -1)
+		_ = send(c, answer{})
 		s.stop(ctx, r)
 	default:
-		_ = send(c, answer{Error: fmt.Sprintf("unknown request %q", r.Op)}, -1)
+		_ = send(c, answer{Error: fmt.Sprintf("unknown request %q", r.Op)})
 	}
+}
+
+// readRequest reads a request, and the descriptors that came with it.
+func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
+	buf, oob := make([]byte, 0, maxRequest), make([]byte, unix.CmsgSpace(4*keptDescriptors))
+	for !bytes.HasSuffix(buf, []byte("\n")) {
+		if len(buf) == cap(buf) {
+			return r, fds, errors.New("it is too long")
+		}
+		n, oobn, _, _, err := c.ReadMsgUnix(buf[len(buf):cap(buf)], oob)
+		if err != nil {
+			return r, fds, err
+		}
+		if n == 0 {
+			return r, fds, io.ErrUnexpectedEOF
+		}
+		buf = buf[:len(buf)+n]
+		fds = append(fds, descriptors(oob[:oobn])...)
+	}
+	return r, fds, json.Unmarshal(buf, &r)
+}
+
+// renew moves the end of the lease.
+func (s *shim) renew(lease time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease.Reset(time.Until(lease))
 }
 
 // dial makes a connection between the agent and whoever asks.
 func (s *shim) dial(c *net.UnixConn) {
 	fd, err := s.machine.connect()
 	if err != nil {
-		_ = send(c, answer{Error: err.Error()}, -1)
+		_ = send(c, answer{Error: err.Error()})
 		return
 	}
 	defer unix.Close(fd)

@@ -65,6 +65,18 @@ func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, even
 	return nil
 }
 
+// EndRun implements brig.Store.
+func (s *Store) EndRun(ctx context.Context, sandbox brig.ID, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.remove(sandbox)
+	s.runs[name{tenant, o.Sandbox}] = run{cloneOutcome(o), s.Now()}
+	s.note(events)
+	return nil
+}
+
 // GetRun implements brig.Store.
 func (s *Store) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outcome, error) {
 	if err := s.enter(ctx); err != nil {

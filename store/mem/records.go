@@ -79,11 +79,16 @@ func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) er
 		return err
 	}
 	defer s.mu.Unlock()
+	s.remove(id)
+	s.note(events)
+	return nil
+}
+
+// remove forgets a sandbox. The caller holds s.mu.
+func (s *Store) remove(id brig.ID) {
 	if r, ok := s.records[id]; ok {
 		delete(s.names, name{r.Tenant, r.Spec.Name})
 		delete(s.records, id)
 		delete(s.execs, id)
 	}
-	s.note(events)
-	return nil
 }

@@ -56,6 +56,16 @@ func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Executi
 
 // PutRun implements brig.Store.
 func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	return s.putRun(ctx, tenant, o, events, func(*sql.Tx) error { return nil })
+}
+
+// EndRun implements brig.Store.
+func (s *Store) EndRun(ctx context.Context, sandbox brig.ID, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	return s.putRun(ctx, tenant, o, events, func(tx *sql.Tx) error { return remove(ctx, tx, sandbox) })
+}
+
+// putRun writes an outcome and does what else belongs to it.
+func (s *Store) putRun(ctx context.Context, tenant string, o *brig.Outcome, events []brig.Event, also func(*sql.Tx) error) error {
 	doc, data, err := encode(o)
 	if err != nil {
 		return wrap(err, "encode run %s", o.Sandbox)
@@ -66,7 +76,10 @@ func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, even
 			on conflict (tenant, name) do update set
 				put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`,
 			tenant, o.Sandbox, nanos(s.Now()), doc, data)
-		return err
+		if err != nil {
+			return err
+		}
+		return also(tx)
 	})
 	return wrap(err, "put run %s", o.Sandbox)
 }

@@ -126,11 +126,13 @@ func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 // Delete implements brig.Store. Executions and labels go with the record by
 // their foreign keys.
 func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
-	err := s.write(ctx, events, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `delete from sandboxes where id = $1`, string(id))
-		return err
-	})
+	err := s.write(ctx, events, func(tx *sql.Tx) error { return remove(ctx, tx, id) })
 	return wrap(err, "delete sandbox %s", id)
+}
+
+func remove(ctx context.Context, tx *sql.Tx, id brig.ID) error {
+	_, err := tx.ExecContext(ctx, `delete from sandboxes where id = $1`, string(id))
+	return err
 }
 
 // scanner is a row of one query or of many.

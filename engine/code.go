@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// heedTime is how long code that was interrupted may take to end, before its
+// interpreter is killed under it.
+const heedTime = 2 * time.Second
+
+// RunCode implements brig.Service.
+func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (_ *brig.CodeResult, err error) {
+	v, err := e.enter(ctx, brig.OpRunCode, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if code, err = e.checkCode(code); err != nil {
+		return nil, err
+	}
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.renew(ctx, v.rec, in, code.Timeout); err != nil {
+		return nil, err
+	}
+	c, err := e.contextFor(ctx, v.rec, in, code)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	leave, err := c.line.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	queued := time.Since(begin)
+	c.mu.Lock()
+	dead := c.session == nil
+	c.mu.Unlock()
+	if dead {
+		if err := e.startContext(ctx, v.rec, in, c); err != nil {
+			return nil, err
+		}
+	}
+	r := newCodeRun(e, v.rec, in, c, on)
+	r.res.Queued = queued
+	res, err := r.do(ctx, code)
+	if err != nil {
+		return nil, err
+	}
+	return res, e.renew(context.WithoutCancel(ctx), v.rec, in, 0)
+}
+
+func (e *Engine) checkCode(code brig.Code) (brig.Code, error) {
+	switch {
+	case code.Source == "":
+		return code, brig.InvalidField("code", "there is no code").WithHint("give the source to run")
+	case len(code.Source) > maxCode:
+		return code, brig.InvalidField("code", "the code is too long").WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
+	case code.Context != "" && code.Language != "":
+		return code, brig.InvalidField("language", "a context has its language already").WithHint("leave out context_id or language")
+	}
+	var err error
+	if code.Timeout, err = e.Bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
+		return code, err
+	}
+	return code, checkEnv("env", code.Env)
+}
+
+// contextFor finds the context that code is for, or makes the default one of
+// its language.
+func (e *Engine) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
+	if code.Context != "" {
+		return e.context(rec.ID, code.Context)
+	}
+	if code.Language == "" {
+		code.Language = brig.Python
+	}
+	if _, err := languageOf(code.Language); err != nil {
+		return nil, err
+	}
+	id := "default-" + string(code.Language)
+	if c, err := e.context(rec.ID, id); err == nil {
+		return c, nil
+	}
+	return e.newContext(ctx, rec, in, id, brig.ContextSpec{Language: code.Language})
+}
+
+// codeRun is one run of code in a context, whose turn it is.
+type codeRun struct {
+	e        *Engine
+	rec      *brig.Record
+	in       brig.Instance
+	c        *codeContext
+	session  *interpreter.Session
+	on       func(brig.CodeEvent) error
+	out, err *capture
+	size     int // of the outputs
+	begin    time.Time
+
+	mu  sync.Mutex // guards the fields below
+	res brig.CodeResult
+	hit *time.Timer // kills what does not heed an interrupt
+}
+
+func newCodeRun(e *Engine, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
+	if on == nil {
+		on = func(brig.CodeEvent) error { return nil }
+	}
+	limit := rec.Spec.Limits.Output
+	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: newCapture(limit), err: newCapture(limit), begin: time.Now()}
+	c.mu.Lock()
+	r.session = c.session
+	c.mu.Unlock()
+	r.res = brig.CodeResult{Context: c.told.ID, Started: e.Now().UTC()}
+	return r
+}
+
+// do runs the code. Time that runs out and a caller who goes away interrupt
+// it; the context lives on.
+func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, error) {
+	if r.session == nil {
+		return nil, brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
+	}
+	order := interpreter.Order{Op: "cell", Code: code.Source, Env: code.Env}
+	if r.c.env != nil {
+		order.Env = maps.Clone(r.c.env)
+		maps.Copy(order.Env, code.Env)
+	}
+	wctx := context.WithoutCancel(ctx)
+	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
+	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
+	_, err := r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hit != nil {
+		r.hit.Stop()
+	}
+	r.res.Duration = time.Since(r.begin)
+	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
+	r.c.mu.Lock()
+	r.c.told.Count = r.res.Count
+	r.c.mu.Unlock()
+	if err != nil {
+		if err := r.lost(wctx, err); err != nil {
+			return nil, err
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	res := r.res
+	return &res, nil
+}
+
+// interrupt ends the code: gently, and if that is not heeded by killing the
+// interpreter.
+func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hit != nil {
+		return
+	}
+	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
+	r.hit = time.AfterFunc(heedTime, func() {
+		if err := r.session.Kill(ctx); err != nil {
+			r.e.Log.ErrorContext(ctx, "kill an interpreter", "context", r.c.told.ID, "err", err)
+		}
+	})
+	go func() {
+		_ = r.session.Signal(ctx, "SIGINT") // otherwise it is killed
+	}()
+}
+
+// output passes on a part of the output.
+func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
+	return func(from brig.From, p []byte) {
+		ev := brig.CodeEvent{Stdout: p}
+		to := r.out
+		if from == brig.FromStderr {
+			ev, to = brig.CodeEvent{Stderr: p}, r.err
+		}
+		_, _ = to.Write(p) // it never fails
+		r.tell(ctx, ev)
+	}
+}
+
+func (r *codeRun) tell(ctx context.Context, ev brig.CodeEvent) {
+	if r.on(ev) != nil {
+		r.on = func(brig.CodeEvent) error { return nil }
+		r.interrupt(ctx, false)
+	}
+}
+
+// message passes on what the driver says.
+func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
+	return func(m *interpreter.Message) {
+		switch m.Type {
+		case "started":
+			r.mu.Lock()
+			r.res.Count = m.Count
+			started := r.res
+			r.mu.Unlock()
+			r.tell(ctx, brig.CodeEvent{Started: &started})
+		case "display", "result":
+			if rich := r.keep(m); rich != nil {
+				r.tell(ctx, brig.CodeEvent{Output: rich})
+			}
+		case "error":
+			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
+		}
+	}
+}
+
+// keep adds a value to the result, within bounds.
+func (r *codeRun) keep(m *interpreter.Message) *brig.Rich {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := 0
+	for k, v := range m.Data {
+		size += len(k) + len(v)
+	}
+	if r.size += size; r.size > brig.MaxOutputSize || len(r.res.Outputs) >= brig.MaxOutputs {
+		return nil
+	}
+	rich := brig.Rich{Data: m.Data, Main: m.Type == "result"}
+	for k, v := range rich.Data {
+		rich.Data[k] = bytes.Clone(v)
+	}
+	r.res.Outputs = append(r.res.Outputs, rich)
+	return &rich
+}
+
+// fail notes the exception that ended the code, once.
+func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
+	r.mu.Lock()
+	first := r.res.Error == nil
+	if first {
+		r.res.Error = &failure
+	}
+	r.mu.Unlock()
+	if first {
+		r.tell(ctx, brig.CodeEvent{Error: &failure})
+	}
+}
+
+// lost deals with an interpreter that ended under the code. The context starts
+// another when it is used again. The caller holds r.mu.
+func (r *codeRun) lost(ctx context.Context, err error) error {
+	select {
+	case <-r.in.Done():
+		return r.e.lost(ctx, r.rec, r.in, err)
+	default:
+	}
+	r.c.mu.Lock()
+	restarted := r.c.session != r.session
+	if !restarted {
+		r.c.session = nil
+	}
+	r.c.mu.Unlock()
+	if restarted {
+		return brig.Errorf(brig.FailedPrecondition, "the context was restarted while the code ran").
+			WithHint("its variables are gone; run the code again if it still makes sense")
+	}
+	value := "the interpreter ended"
+	if waitErr := r.bury(ctx); waitErr != nil {
+		// The machine may have died and not be known to have yet.
+		select {
+		case <-r.in.Done():
+			return r.e.lost(ctx, r.rec, r.in, errors.Join(err, waitErr))
+		case <-time.After(stopTime):
+		}
+	}
+	if r.res.TimedOut {
+		value = "the code did not heed the interrupt, and its interpreter was killed"
+	}
+	r.res.Lost = true
+	if r.res.Error == nil {
+		r.res.Error = &brig.CodeError{Name: "InterpreterDied", Value: value + "; its variables are gone",
+			Traceback: strings.TrimSpace(string(r.res.Stderr.Tail))}
+	}
+	return nil
+}
+
+// bury makes sure that nothing is left of an interpreter.
+func (r *codeRun) bury(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	err := errors.Join(r.session.Kill(ctx), r.in.Keep(ctx, r.session.Process, nil))
+	if res, waitErr := r.session.Wait(ctx); waitErr == nil && res.Signal != "" {
+		r.res.Error = &brig.CodeError{Name: "InterpreterDied", Value: fmt.Sprintf("the interpreter was ended by %s; its variables are gone", res.Signal)}
+	}
+	r.session.Close()
+	return err
+}

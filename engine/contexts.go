@@ -1,0 +1,422 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// maxContexts is how many interpreters one sandbox may have.
+const maxContexts = 32
+
+// contexts are the interpreters of one sandbox.
+type contexts struct {
+	mu      sync.Mutex // guards the fields below
+	by      map[string]*codeContext
+	offered *interpreter.Session // waited in the pool; the first context of its language takes it
+	closed  bool
+}
+
+// codeContext is one interpreter and the line of those who wait for it.
+type codeContext struct {
+	line line
+
+	mu      sync.Mutex // guards the fields below
+	told    brig.CodeContext
+	session *interpreter.Session // nil when it is dead
+	starts  int                  // how many interpreters it has had
+	env     map[string]string    // set for every run, where the interpreter did not start with it
+	removed bool
+}
+
+// note is what is kept with an interpreter over a server's death.
+type note struct {
+	Context brig.CodeContext
+	Env     map[string]string
+	Starts  int
+}
+
+// of returns the contexts of a sandbox, an empty set at first.
+func (e *Engine) contextsOf(id brig.ID) *contexts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cs := e.contexts[id]
+	if cs == nil {
+		cs = &contexts{by: map[string]*codeContext{}}
+		e.contexts[id] = cs
+	}
+	return cs
+}
+
+// offer keeps the interpreter that waited in a machine for the first context
+// that wants one of its language.
+func (e *Engine) offer(m *machine) {
+	if m.session == nil {
+		return
+	}
+	cs := e.contextsOf(m.rec.ID)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.offered, m.session = m.session, nil
+}
+
+// take takes the offered interpreter if it is right for spec.
+func (cs *contexts) take(spec brig.ContextSpec) *interpreter.Session {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.offered == nil || spec.Language != brig.Python || spec.Dir != workspace {
+		return nil
+	}
+	s := cs.offered
+	cs.offered = nil
+	return s
+}
+
+// close lets go of every interpreter. Their machine has ended.
+func (cs *contexts) close() {
+	if cs == nil {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	if cs.offered != nil {
+		cs.offered.Close()
+	}
+	for _, c := range cs.by {
+		c.end()
+	}
+}
+
+// end closes the interpreter's channel, and leaves no way to another.
+func (c *codeContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removed = true
+	if c.session != nil {
+		c.session.Close()
+		c.session = nil
+	}
+}
+
+func (c *codeContext) view() *brig.CodeContext {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.told
+	switch {
+	case c.session == nil:
+		v.State = brig.ContextDead
+	case c.line.busy():
+		v.State = brig.ContextBusy
+	default:
+		v.State = brig.ContextIdle
+	}
+	return &v
+}
+
+// CreateContext implements brig.Service.
+func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (_ *brig.CodeContext, err error) {
+	v, err := e.enter(ctx, brig.OpCreateContext, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.renew(ctx, v.rec, in, 0); err != nil {
+		return nil, err
+	}
+	c, err := e.newContext(ctx, v.rec, in, "cx"+strings.ToLower(rand.Text()), spec)
+	if err != nil {
+		return nil, err
+	}
+	return c.view(), nil
+}
+
+// newContext starts a context. Of two that start under one id at once, both
+// callers get the first.
+func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Instance, id string, spec brig.ContextSpec) (*codeContext, error) {
+	if spec.Language == "" {
+		spec.Language = brig.Python
+	}
+	if spec.Dir == "" {
+		spec.Dir = workspace
+	}
+	if _, err := languageOf(spec.Language); err != nil {
+		return nil, err
+	}
+	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
+		return nil, err
+	}
+	cs := e.contextsOf(rec.ID)
+	c := &codeContext{told: brig.CodeContext{ID: id, Sandbox: rec.ID, Spec: spec, Created: e.Now().UTC()}}
+	cs.mu.Lock()
+	switch other := cs.by[id]; {
+	case other != nil:
+		cs.mu.Unlock()
+		return other, nil
+	case cs.closed:
+		cs.mu.Unlock()
+		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q has ended", rec.Spec.Name)
+	case len(cs.by) >= maxContexts:
+		cs.mu.Unlock()
+		return nil, brig.Errorf(brig.RateLimited, "the sandbox has %d contexts already", maxContexts).
+			WithHint("remove one that is not used")
+	}
+	// Whoever finds it waits in its line until it has started.
+	leave, err := c.line.join(ctx)
+	cs.by[id] = c
+	cs.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := e.startContext(ctx, rec, in, c); err != nil {
+		cs.mu.Lock()
+		delete(cs.by, id)
+		cs.mu.Unlock()
+		return nil, err
+	}
+	return c, nil
+}
+
+// startContext gives a context an interpreter. The caller has its turn in the
+// context's line.
+func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
+	spec := c.told.Spec
+	lang, err := languageOf(spec.Language)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.starts++
+	procID := fmt.Sprintf("%s.%d", c.told.ID, c.starts)
+	c.mu.Unlock()
+	session, env := e.contextsOf(rec.ID).take(spec), map[string]string(nil)
+	if session != nil {
+		// It started before the sandbox was anybody's.
+		env = maps.Clone(rec.Spec.Env)
+		if env == nil {
+			env = map[string]string{}
+		}
+		maps.Copy(env, spec.Env)
+	} else {
+		cmd := brig.Command{Env: spec.Env, Dir: spec.Dir}
+		if session, err = open(ctx, in, procID, lang, cmd); err != nil {
+			if told := brig.AsError(err); told.Field == "command" {
+				return noInterpreter(rec.Spec.Image, lang).Because(err)
+			}
+			return e.lost(ctx, rec, in, err)
+		}
+	}
+	c.mu.Lock()
+	if c.removed {
+		c.mu.Unlock()
+		session.Close()
+		return brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
+	}
+	c.session, c.env = session, env
+	c.told.Flavor, c.told.Version, c.told.Count = session.Flavor, session.Version, 0
+	b, err := json.Marshal(note{c.told, env, c.starts})
+	c.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("encode context: %w", err)
+	}
+	return in.Keep(ctx, session.Process, b)
+}
+
+// Contexts implements brig.Service.
+func (e *Engine) Contexts(ctx context.Context, name string) (_ []*brig.CodeContext, err error) {
+	v, err := e.enter(ctx, brig.OpContexts, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	cs := e.contextsOf(v.rec.ID)
+	cs.mu.Lock()
+	list := slices.Collect(maps.Values(cs.by))
+	cs.mu.Unlock()
+	out := make([]*brig.CodeContext, 0, len(list))
+	for _, c := range list {
+		out = append(out, c.view())
+	}
+	slices.SortFunc(out, func(a, b *brig.CodeContext) int { return a.Created.Compare(b.Created) })
+	return out, nil
+}
+
+// context finds a context by its id.
+func (e *Engine) context(id brig.ID, contextID string) (*codeContext, error) {
+	cs := e.contextsOf(id)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.by[contextID]; c != nil {
+		return c, nil
+	}
+	return nil, brig.Errorf(brig.NotFound, "no context %q", clip(contextID)).
+		WithHint("list the sandbox's contexts to see what exists")
+}
+
+// InterruptContext implements brig.Service.
+func (e *Engine) InterruptContext(ctx context.Context, name, id string) (err error) {
+	v, err := e.enter(ctx, brig.OpInterrupt, name)
+	if err != nil {
+		return err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	if _, err := e.running(v.rec); err != nil {
+		return err
+	}
+	c, err := e.context(v.rec.ID, id)
+	if err != nil {
+		return err
+	}
+	return c.interrupt(ctx)
+}
+
+// interrupt interrupts what runs.
+func (c *codeContext) interrupt(ctx context.Context) error {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.Signal(ctx, "SIGINT")
+}
+
+// RestartContext implements brig.Service.
+func (e *Engine) RestartContext(ctx context.Context, name, id string) (_ *brig.CodeContext, err error) {
+	v, err := e.enter(ctx, brig.OpRestart, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.context(v.rec.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.stopInterpreter(ctx, in, c); err != nil {
+		return nil, err
+	}
+	leave, err := c.line.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	c.mu.Lock()
+	running := c.session != nil
+	c.mu.Unlock()
+	if !running { // otherwise somebody who waited has started it
+		if err := e.startContext(ctx, v.rec, in, c); err != nil {
+			return nil, err
+		}
+	}
+	return c.view(), nil
+}
+
+// stopInterpreter ends a context's interpreter; what runs in it fails, and
+// what waits in line fails too: it was meant for variables that are gone.
+func (e *Engine) stopInterpreter(ctx context.Context, in brig.Instance, c *codeContext) error {
+	c.line.expel(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
+		WithHint("its variables are gone; run the code again if it still makes sense"))
+	c.mu.Lock()
+	s := c.session
+	c.session = nil
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if err := in.Keep(ctx, s.Process, nil); err != nil {
+		return err
+	}
+	err := s.Kill(ctx)
+	s.Close()
+	return err
+}
+
+// RemoveContext implements brig.Service.
+func (e *Engine) RemoveContext(ctx context.Context, name, id string) (err error) {
+	v, err := e.enter(ctx, brig.OpRemoveContext, name)
+	if err != nil {
+		return err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	in, err := e.running(v.rec)
+	if err != nil {
+		return err
+	}
+	c, err := e.context(v.rec.ID, id)
+	if err != nil {
+		return err
+	}
+	cs := e.contextsOf(v.rec.ID)
+	cs.mu.Lock()
+	delete(cs.by, id)
+	cs.mu.Unlock()
+	err = e.stopInterpreter(ctx, in, c)
+	c.end()
+	return err
+}
+
+// recoverContexts takes up the interpreters that an earlier server kept. One
+// that does not answer, because it was in the middle of something, is ended;
+// its context stays and starts anew.
+func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	kept, err := in.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	cs := e.contextsOf(rec.ID)
+	for _, k := range kept {
+		var n note
+		if err := json.Unmarshal(k.Note, &n); err != nil {
+			return fmt.Errorf("decode note of %s: %w", k.ID, err)
+		}
+		c := &codeContext{told: n.Context, env: n.Env, starts: n.Starts}
+		c.session = &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
+		cs.mu.Lock()
+		cs.by[n.Context.ID] = c
+		cs.mu.Unlock()
+		e.work.Go(func() { e.reviveContext(ctx, in, c) })
+	}
+	return nil
+}
+
+// reviveTime is how long an interpreter that a new server finds may take to
+// end what it is doing: it is interrupted, for nobody waits for it.
+const reviveTime = 2 * time.Second
+
+func (e *Engine) reviveContext(ctx context.Context, in brig.Instance, c *codeContext) {
+	ctx = context.WithoutCancel(ctx)
+	leave, err := c.line.join(ctx)
+	if err != nil {
+		return
+	}
+	defer leave()
+	s := c.session
+	watchdog := time.AfterFunc(reviveTime, func() {
+		_ = s.Kill(ctx) // the answer does not come then
+	})
+	defer watchdog.Stop()
+	_ = s.Signal(ctx, "SIGINT")
+	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil {
+		if err := e.stopInterpreter(ctx, in, c); err != nil {
+			e.Log.ErrorContext(ctx, "end an interpreter that does not answer", "context", c.told.ID, "err", err)
+		}
+	}
+}

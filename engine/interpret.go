@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// stopTime bounds how long it may take to be told that a machine has ended.
+const stopTime = 5 * time.Second
+
+// attempt is one program on its way through an interpreter.
+type attempt struct {
+	e        *Engine
+	m        *machine
+	res      brig.Result
+	out      *capture
+	err      *capture
+	sio      brig.IO
+	stopOnce sync.Once
+
+	mu       sync.Mutex // guards the fields below
+	timedOut bool
+	gone     error // of the caller
+}
+
+// interpret has a program run by the interpreter of its machine. Time that
+// runs out, and a caller who goes away, end the machine: nothing that the
+// program started can outlive that.
+func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
+	limit := m.rec.Spec.Limits.Output
+	a := &attempt{e: e, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
+	a.res = brig.Result{ExecID: "ex" + strings.ToLower(rand.Text()), Started: e.Now().UTC()}
+	if sio.Started != nil {
+		sio.Started(a.res.ExecID)
+	}
+	a.feed(sio.Stdin)
+	begin := time.Now()
+	defer context.AfterFunc(ctx, func() { a.stop(context.Cause(ctx), false) })()
+	defer time.AfterFunc(j.cmd.Timeout, func() { a.stop(nil, true) }).Stop()
+	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output})
+	a.res.Duration = time.Since(begin)
+	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
+	if err := a.conclude(ctx, end, err); err != nil {
+		return nil, err
+	}
+	o := &brig.Outcome{Result: a.res, Sandbox: m.rec.Spec.Name}
+	if o.Error = verdict(&a.res); o.Error != nil || end == nil {
+		return o, nil
+	}
+	o.Value, o.Error = returned(end)
+	if end.Artifacts {
+		return o, e.collect(ctx, m.in, o)
+	}
+	return o, nil
+}
+
+// feed gives the program its input.
+func (a *attempt) feed(stdin io.Reader) {
+	w := a.m.session.Stdin()
+	if stdin == nil {
+		_ = w.Close() // an input that cannot be closed has ended
+		return
+	}
+	go func() {
+		_, _ = io.Copy(w, stdin) // a program need not read its input
+		_ = w.Close()
+	}()
+}
+
+// output takes a part of the output.
+func (a *attempt) output(from brig.From, p []byte) {
+	to, w := a.out, a.sio.Stdout
+	if from == brig.FromStderr {
+		to, w = a.err, a.sio.Stderr
+	}
+	_, _ = to.Write(p) // it never fails
+	if w == nil {
+		return
+	}
+	if _, err := w.Write(p); err != nil {
+		a.stop(fmt.Errorf("write output: %w", err), false)
+	}
+}
+
+// stop ends the machine under the program, once.
+func (a *attempt) stop(gone error, timedOut bool) {
+	a.stopOnce.Do(func() {
+		a.mu.Lock()
+		a.gone, a.timedOut = gone, timedOut
+		a.mu.Unlock()
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), cleanupTime)
+			defer cancel()
+			if err := a.m.in.Stop(ctx, 0, brig.Killed); err != nil {
+				a.e.Log.ErrorContext(ctx, "stop a one-shot", "sandbox", a.m.rec.ID, "err", err)
+			}
+		}()
+	})
+}
+
+// conclude says how the program ended: by its own word, or by what the host
+// knows when that did not come.
+func (a *attempt) conclude(ctx context.Context, end *interpreter.Message, err error) error {
+	a.mu.Lock()
+	timedOut, gone := a.timedOut, a.gone
+	a.mu.Unlock()
+	switch {
+	case gone != nil:
+		return gone
+	case err == nil:
+		a.res.Done, a.res.ExitCode = true, end.Code&0xff
+		return nil
+	case !errors.Is(err, interpreter.ErrGone):
+		return err
+	case timedOut:
+		a.res.Done, a.res.TimedOut, a.res.ExitCode = true, true, 124
+		return nil
+	}
+	return a.postMortem(ctx, err)
+}
+
+// postMortem finds out why an interpreter ended without a word: it was killed,
+// or its machine was.
+func (a *attempt) postMortem(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	res, waitErr := a.m.session.Wait(ctx)
+	if waitErr == nil {
+		a.res.Done, a.res.ExitCode, a.res.Signal = true, res.ExitCode, res.Signal
+		// The kernel may have killed one process of the sandbox for its
+		// memory, which ends the rest of it in a moment.
+		select {
+		case <-a.m.in.Done():
+		case <-time.After(oomTime(res)):
+			return nil
+		}
+	}
+	select {
+	case <-a.m.in.Done():
+	case <-ctx.Done():
+		return errors.Join(err, waitErr)
+	}
+	exit := a.m.in.Exit()
+	if exit != nil && exit.OOMKilled {
+		a.res.Done, a.res.OOMKilled, a.res.ExitCode, a.res.Signal = true, true, 137, "SIGKILL"
+		return nil
+	}
+	if waitErr == nil {
+		return nil
+	}
+	return a.e.lost(ctx, a.m.rec, a.m.in, errors.Join(err, waitErr))
+}
+
+// oomTime is how long after an interpreter's end its machine may turn out to
+// have hit its memory limit: only a SIGKILL looks like that.
+func oomTime(res *brig.Result) time.Duration {
+	if res.Signal == "SIGKILL" {
+		return 100 * time.Millisecond
+	}
+	return 0
+}
+
+// verdict says what the host says went wrong.
+func verdict(r *brig.Result) *brig.ProgramError {
+	switch {
+	case r.OOMKilled:
+		return &brig.ProgramError{
+			Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory),
+			Message: "the program used more memory than it may", Hint: "raise limits.memory",
+		}
+	case r.TimedOut:
+		return &brig.ProgramError{
+			Code: brig.Timeout.Code(), Name: string(brig.Timeout),
+			Message: fmt.Sprintf("the program did not end within its time (%v)", r.Duration.Round(time.Millisecond)),
+			Hint:    "raise timeout_ms",
+		}
+	}
+	return nil
+}
+
+// returned says what a program says: the value of its main, or how it failed.
+func returned(end *interpreter.Message) (json.RawMessage, *brig.ProgramError) {
+	switch {
+	case end.Failure != nil:
+		return nil, &brig.ProgramError{Name: end.Failure.Name, Message: end.Failure.Message, Traceback: end.Failure.Traceback}
+	case len(end.Returned) > maxValue:
+		return nil, &brig.ProgramError{
+			Name: "ValueTooLarge", Message: "main returned more than " + brig.FormatBytes(maxValue) + " of JSON",
+			Hint: "write large results to files in artifacts/",
+		}
+	}
+	return end.Returned, nil
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// machine is a sandbox that runs, with the interpreter that waited in it.
+type machine struct {
+	rec     *brig.Record
+	in      brig.Instance
+	session *interpreter.Session // nil when none waited
+}
+
+// wish is what is wanted of a machine beyond its spec.
+type wish struct {
+	prefix string          // of its name, when the spec has none
+	kinds  []brig.Language // of interpreters that may wait in it, the best first
+}
+
+// obtain makes a sandbox that runs, from the pool if one waits there. What
+// fails leaves nothing.
+func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
+	m, err := e.register(ctx, v, spec, w)
+	if err != nil {
+		return nil, err
+	}
+	if err = e.furnish(ctx, m); err != nil {
+		e.forget(ctx, m.rec)
+		return nil, err
+	}
+	if spec.Ephemeral && m.rec.State == brig.Running {
+		e.adopt(m.rec, m.in)
+		return m, nil
+	}
+	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
+	if err := e.Store.Put(ctx, m.rec); err != nil {
+		e.destroy(ctx, m.rec.ID, m.in)
+		e.forget(ctx, m.rec)
+		return nil, err
+	}
+	e.adopt(m.rec, m.in)
+	return m, nil
+}
+
+// register writes the record of a machine that is about to be made or bound,
+// and the call's intent with it. A claim from the pool comes first: the
+// record has the id of what was claimed.
+func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
+	e.imageUse.RLock()
+	defer e.imageUse.RUnlock()
+	img, err := e.resolve(ctx, spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	now := e.Now().UTC()
+	m := &machine{rec: &brig.Record{Sandbox: brig.Sandbox{
+		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
+		Provider: e.Provider.Capabilities().Name, Digest: img.Digest,
+		Created: now, Expires: now.Add(spec.TTL),
+	}}}
+	m.rec.ID = newID()
+	e.claim(m, w)
+	if m.rec.Spec.Name == "" {
+		m.rec.Spec.Name = newName(w.prefix)
+	}
+	v.id = m.rec.ID
+	if err := e.Store.Put(ctx, m.rec, v.intent()); err != nil {
+		if m.in != nil {
+			e.destroy(ctx, m.rec.ID, m.in)
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// claim takes a machine from the pool, if there is one of those kinds.
+func (e *Engine) claim(m *machine, w wish) {
+	if m.rec.Spec.Command != nil {
+		return
+	}
+	var kinds []kind
+	for _, l := range w.kinds {
+		kinds = append(kinds, kind{image: m.rec.Digest, language: l, limits: m.rec.Spec.Limits})
+	}
+	found, use := e.pool.claim(kinds...)
+	if m.rec.Pool = use; found == nil {
+		return
+	}
+	m.rec.ID, m.in, m.session = found.id, found.in, found.session
+	if m.rec.Spec.Name == "" {
+		m.rec.Spec.Name = found.name
+	}
+	if m.rec.Spec.Ephemeral {
+		// It ends with this server whatever happens: one record is enough to
+		// know of it.
+		m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
+	}
+}
+
+// furnish gets the machine of a sandbox that is on record, or binds the one
+// that was claimed for it.
+func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
+	spec := m.rec.Spec
+	spec.Image = m.rec.Digest
+	if m.in != nil {
+		if err = m.in.Bind(ctx, spec, m.rec.Expires); err != nil {
+			e.destroy(ctx, m.rec.ID, m.in)
+		}
+		return err
+	}
+	leave, err := e.capacity.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires)
+	return err
+}
+
+// letGo closes the interpreter that waited, when nobody needs it.
+func (m *machine) letGo() {
+	if m.session != nil {
+		m.session.Close()
+		m.session = nil
+	}
+}
+
+// forget removes the record of a sandbox that did not start.
+func (e *Engine) forget(ctx context.Context, rec *brig.Record) {
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if err := e.Store.Delete(ctx, rec.ID); err != nil {
+		e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// destroy ends a machine. One that does not go is tried again until it does.
+func (e *Engine) destroy(ctx context.Context, id brig.ID, in brig.Instance) {
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if err := in.Destroy(ctx); err != nil {
+		e.Log.ErrorContext(ctx, "end a machine", "sandbox", id, "err", err)
+		e.mu.Lock()
+		e.doomed[id] = in
+		e.mu.Unlock()
+	}
+}
+
+// discard ends a machine that nobody can reach any more, without keeping
+// anybody waiting.
+func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
+	e.work.Go(func() { e.destroy(ctx, id, in) })
+}
+
+// destroyDoomed tries again to end what did not go.
+func (e *Engine) destroyDoomed(ctx context.Context) {
+	e.mu.Lock()
+	doomed := e.doomed
+	e.doomed = map[brig.ID]brig.Instance{}
+	e.mu.Unlock()
+	for id, in := range doomed {
+		e.discard(ctx, id, in)
+	}
+}

@@ -1,0 +1,227 @@
+# The driver for any language that has a Jupyter kernel: it takes orders on
+# descriptor 3, as python.py does, and has the kernel named by its argument
+# carry them out. With --list it prints which kernels there are.
+import json
+import os
+import queue
+import re
+import signal
+import sys
+import tempfile
+
+CHANNEL = 3
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+# How often to look whether the kernel is alive and whether to interrupt it.
+GLANCE = 0.1
+# How long a kernel may take to start.
+START = 60
+
+# What sets a cell's environment and directory in a language, out of the sight
+# of the cell, and what takes the environment back.
+PYTHON = (
+    "exec(%r, {'env': %r, 'cwd': %r})",
+    "import os, sys\nsys._brig_env = {k: os.environ.get(k) for k in env}\nos.environ.update(env)\nif cwd: os.chdir(cwd)",
+    "exec(%r, {})",
+    "import os, sys\nfor k, v in sys._brig_env.items():\n"
+    "    os.environ.pop(k, None) if v is None else os.environ.__setitem__(k, v)",
+)
+R_RESTORE = (
+    'local({old <- getOption("brig.env"); for (n in names(old)) '
+    "if (is.na(old[[n]])) Sys.unsetenv(n) else do.call(Sys.setenv, setNames(list(old[[n]]), n))})"
+)
+
+
+def enter_code(language, env, cwd):
+    if language == "python":
+        return PYTHON[0] % (PYTHON[1], env, cwd)
+    if language == "r":
+        names = ", ".join(r_text(name) for name in env)
+        lines = ["options(brig.env = Sys.getenv(c(%s), unset = NA, names = TRUE))" % names] if env else []
+        lines += ["Sys.setenv(%s = %s)" % (r_text(k), r_text(v)) for k, v in env.items()]
+        return "\n".join(lines + (["setwd(%s)" % r_text(cwd)] if cwd else []))
+    return ""
+
+
+def restore_code(language):
+    return {"python": PYTHON[2] % PYTHON[3], "r": R_RESTORE}.get(language, "")
+
+
+def r_text(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+class Host:
+    """The other end of the channel."""
+
+    def __init__(self):
+        os.set_inheritable(CHANNEL, False)
+        self.lines = os.fdopen(os.dup(CHANNEL), "rb")
+
+    def orders(self):
+        for line in self.lines:
+            yield json.loads(line)
+
+    def say(self, kind, **message):
+        data = memoryview((json.dumps(dict(message, type=kind)) + "\n").encode())
+        while data:
+            data = data[os.write(CHANNEL, data):]
+
+
+class Kernel:
+    """A kernel and our conversation with it."""
+
+    def __init__(self, name):
+        from jupyter_client.manager import KernelManager
+
+        self.interrupted = self.busy = False
+        signal.signal(signal.SIGINT, self.on_interrupt)
+        self.manager = KernelManager(kernel_name=name)
+        self.manager.start_kernel()
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=START)
+        info = self.client.kernel_info(reply=True, timeout=START)["content"]["language_info"]
+        self.language, self.version = info["name"].lower(), str(info.get("version", ""))
+
+    def on_interrupt(self, signum, frame):
+        self.interrupted = self.busy
+
+    def run(self, code, silent=False):
+        """Run code and yield what the kernel says of it, to the end."""
+        request = self.client.execute(code, silent=silent, store_history=not silent, allow_stdin=False)
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=GLANCE)
+            except queue.Empty:
+                self.glance()
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+            yield kind, content
+            self.glance()
+        reply = self.reply(request)
+        if reply.get("status") == "error":
+            yield "error", reply
+
+    def glance(self):
+        if self.interrupted:
+            self.interrupted = False
+            self.manager.interrupt_kernel()
+        if not self.manager.is_alive():
+            raise KernelDied("the kernel ended while the cell ran")
+
+    def reply(self, request):
+        while True:
+            try:
+                message = self.client.get_shell_msg(timeout=GLANCE)
+            except queue.Empty:
+                self.glance()
+                continue
+            if message["parent_header"].get("msg_id") == request:
+                return message["content"]
+
+    def quietly(self, code):
+        if code:
+            for _ in self.run(code, silent=True):
+                pass
+
+
+class KernelDied(Exception):
+    """There is nobody left to run a cell."""
+
+
+def cell(order, kernel, host, count):
+    host.say("started", count=count)
+    env, result, error = order.get("env") or {}, None, None
+    kernel.interrupted, kernel.busy = False, True
+    try:
+        kernel.quietly(enter_code(kernel.language, env, order.get("cwd")) if env or order.get("cwd") else "")
+        for kind, content in kernel.run(order.get("code", "")):
+            if kind == "stream":
+                write(content["name"], content["text"])
+            elif kind in ("display_data", "update_display_data"):
+                host.say("display", data=forms(content))
+            elif kind == "execute_result":
+                result = forms(content)
+            elif kind == "error":
+                error = error or failure(content)
+        kernel.busy = False
+        kernel.quietly(restore_code(kernel.language) if env else "")
+    except KernelDied as exc:
+        host.say("error", name="KernelDied", value=str(exc), traceback="KernelDied: %s\n" % exc)
+        host.say("end")
+        os._exit(1)
+    if result is not None:
+        host.say("result", data=result)
+    if error is not None:
+        host.say("error", **error)
+    host.say("end")
+
+
+def write(stream, text):
+    data = memoryview(text.encode("utf-8", "replace"))
+    while data:
+        data = data[os.write(2 if stream == "stderr" else 1, data):]
+
+
+def forms(content):
+    """A bundle of forms as the host takes them: base64 without line ends."""
+    found = {}
+    for mime, form in content["data"].items():
+        binary = mime == "application/pdf" or mime.startswith("image/") and mime != "image/svg+xml"
+        if isinstance(form, list) and not mime.endswith("json"):
+            form = "".join(form)
+        found[mime] = form.replace("\n", "") if binary else form
+    return found
+
+
+def failure(content):
+    lines = content.get("traceback") or []
+    value = COLOURS.sub("", str(content.get("evalue", "")))
+    return {"name": content.get("ename", "Error"), "value": value, "traceback": COLOURS.sub("", "\n".join(lines))}
+
+
+def serve(name):
+    host = Host()
+    # Connection files carry keys: not into the user's home.
+    os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
+    # Else ipykernel's debugger writes warnings that nobody can act upon.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    kernel = Kernel(name)
+    host.say("ready", version=kernel.version, flavor="jupyter")
+    count = 0
+    for order in host.orders():
+        op = order.get("op")
+        if op == "ping":
+            host.say("pong", nonce=order.get("nonce", ""))
+        elif op == "cell":
+            count += 1
+            cell(order, kernel, host, count)
+        elif op == "program":
+            text = "a Jupyter kernel runs cells, not programs"
+            write("stderr", text + "\n")
+            host.say("end", code=1, failure={"name": "Unsupported", "message": text, "traceback": text + "\n"})
+    kernel.manager.shutdown_kernel(now=True)
+
+
+def kernels():
+    try:
+        from jupyter_client.kernelspec import KernelSpecManager
+    except ImportError:
+        return []
+    specs = KernelSpecManager().get_all_specs().items()
+    return [
+        {"name": name, "language": s["spec"].get("language", ""), "display_name": s["spec"].get("display_name", name)}
+        for name, s in sorted(specs)
+    ]
+
+
+# Nothing of this folder is for the modules that are imported from here on.
+sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
+if sys.argv[1:] == ["--list"]:
+    print(json.dumps(kernels()))
+else:
+    serve(sys.argv[1])

@@ -1,0 +1,333 @@
+# Cells: code that runs in one name space which lives as long as the
+# interpreter. The driver loads this with the first cell; `driver` is its
+# module, python.py.
+import _thread
+import ast
+import io
+import os
+import sys
+import threading
+import time
+
+CO_COROUTINE = 0x80
+# How long a line may stay unfinished before it is shown as it is.
+PATIENCE = 0.05
+
+
+# -- Output -------------------------------------------------------------------
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output or error: whole lines go out as they are printed, and
+    what stays without an end for a while is flushed by another thread."""
+
+    since = 0.0  # when the unfinished line began, 0 for none
+
+    def write(self, text):
+        n = super().write(text)
+        if "\n" in text:
+            self.since = 0.0
+        elif text and not self.since:
+            self.since = time.monotonic()
+            Flusher.wake()
+        return n
+
+
+class Flusher:
+    """The thread that flushes unfinished lines. There is none before it is
+    needed first, and none in a forked child until it needs one itself."""
+
+    needed = None  # an Event while there is a thread
+
+    @classmethod
+    def wake(cls):
+        if cls.needed is None:
+            cls.needed = threading.Event()
+            _thread.start_new_thread(cls.work, (cls.needed,))
+        cls.needed.set()
+
+    @classmethod
+    def forget(cls):
+        cls.needed = None
+
+    @staticmethod
+    def work(needed):
+        while True:
+            needed.wait()
+            needed.clear()
+            while any([Flusher.unfinished(s) for s in (sys.__stdout__, sys.__stderr__)]):
+                time.sleep(PATIENCE)
+
+    @staticmethod
+    def unfinished(stream):
+        """Flush the stream when its time has come; tell whether it has not."""
+        since = getattr(stream, "since", 0.0)
+        if not since:
+            return False
+        if time.monotonic() - since < PATIENCE:
+            return True
+        stream.since = 0.0
+        driver.attempt(stream.flush)
+        return False
+
+
+def open_streams():
+    """Put our streams in the place of Python's own, and an empty input in the
+    place of the host's, which would never end for the children of cells."""
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        old.flush()
+        encoding, errors = old.encoding, old.errors
+        new = Stream(old.detach(), encoding=encoding, errors=errors, line_buffering=True)
+        new.mode = "w"
+        setattr(sys, name, new)
+        setattr(sys, "__%s__" % name, new)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = NoInput()
+    os.register_at_fork(after_in_child=Flusher.forget)
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        driver.attempt(stream.flush)
+
+
+class StdinNotImplementedError(NotImplementedError):
+    """What Jupyter's kernels raise when they cannot ask anybody."""
+
+    __module__ = "builtins"
+
+
+class NoInput(io.TextIOBase):
+    """The standard input of cells."""
+
+    encoding = "utf-8"
+    name = "<stdin>"
+
+    def read(self, size=-1):
+        raise StdinNotImplementedError("a cell has no standard input: give it what it needs as a variable or a file")
+
+    def readline(self, size=-1):
+        return self.read()
+
+    def __next__(self):
+        return self.read()
+
+    def close(self):
+        """exit() closes it before it raises SystemExit."""
+
+
+# -- The shell ----------------------------------------------------------------
+
+
+class Shell:
+    """Runs cells in the name space of the module __main__."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.count = 0
+        self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self.tasks = Tasks(channel)
+        self.module = driver.become("__main__")
+        self.space = self.module.__dict__
+        self.space.update(In=[""], Out={}, _="", __="", ___="", display=self.display)
+        self.given = list(self.space)
+        self.rich = driver.sibling("python_rich")
+        self.rich.watch(self.display, self.tasks.adopt)
+        self.magic = None
+
+    def cell(self, order):
+        self.count += 1
+        self.channel.say({"type": "started", "count": self.count})
+        before = {}
+
+        def run():
+            before.update(driver.enter(order))
+            self.tasks.adopt()
+            value = None
+            try:
+                value = self.execute(order.get("code", ""))
+            finally:
+                self.rich.show_figures(self.display, value)
+            if value is not None:
+                self.show_result(value)
+
+        error = driver.interruptible(run)
+        if self.channel.fd < 0:
+            self.leave(error)
+        driver.restore(before)
+        flush()
+        if error is not None:
+            self.channel.say(self.describe(error))
+        self.channel.say({"type": "end"})
+
+    def idle(self):
+        """Let tasks go on until there is an order."""
+        self.tasks.idle()
+
+    def leave(self, error):
+        """End a child that the cell forked and did not end itself."""
+        code = 0
+        if isinstance(error, SystemExit):
+            code = driver.exit_code(error)
+        elif error is not None:
+            code = 1
+            driver.attempt(lambda: sys.stderr.write(driver.explain(error)))
+        flush()
+        os._exit(code)
+
+    def execute(self, source):
+        """Run the source; its value is that of the expression it ends with."""
+        name = "Cell [%d]" % self.count
+        self.space["In"].append(source)
+        driver.remember(name, source)
+        code = self.translate(source)
+        value = self.run(code, name)
+        return None if silenced(code) else value
+
+    def run(self, code, name):
+        tree = compile(code, name, "exec", self.flags | ast.PyCF_ONLY_AST, True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        parts = [self.compile(tree, name, "exec")]
+        if last is not None:
+            parts.append(self.compile(last, name, "eval"))
+        if any(part.co_flags & CO_COROUTINE for part in parts):
+            return self.tasks.wait(self.evaluate_all(parts))
+        return [eval(part, self.space) for part in parts][-1]
+
+    def compile(self, tree, name, mode):
+        """Compile with the __future__ of the cells before, and keep this one's."""
+        import __future__ as future
+
+        code = compile(tree, name, mode, self.flags, True)
+        for feature in future.all_feature_names:
+            self.flags |= code.co_flags & getattr(future, feature).compiler_flag
+        return code
+
+    async def evaluate_all(self, parts):
+        value = None
+        for part in parts:
+            value = eval(part, self.space)
+            if part.co_flags & CO_COROUTINE:
+                value = await value
+        return value
+
+    def translate(self, source):
+        """The source with magics and shell commands as calls."""
+        if "IPython" in source:
+            self.rich.stand_in(self)
+        if "%" not in source and "!" not in source and "pip" not in source:
+            return source
+        if self.magic is None:
+            self.magic = driver.sibling("python_magic")
+            self.space.setdefault("get_ipython", self.magic.open_magics(self).get)
+        return self.magic.translate(source)
+
+    def show_result(self, value):
+        forms = self.rich.forms(value)
+        space = self.space
+        space["___"], space["__"], space["_"] = space["__"], space["_"], value
+        space["Out"][self.count] = space["_%d" % self.count] = value
+        self.say("result", forms)
+
+    def display(self, *values, raw=False, **options):
+        """Show values in every form that they have; raw ones are forms already."""
+        for value in values:
+            self.say("display", value if raw else self.rich.forms(value))
+
+    def say(self, kind, forms):
+        flush()
+        self.channel.say({"type": kind, "data": self.rich.encoded(forms)})
+
+    def describe(self, error):
+        value = "" if isinstance(error, SystemExit) and error.code is None else driver.message(error)
+        return {"type": "error", "name": type(error).__name__, "value": value, "traceback": self.explain(error)}
+
+    def explain(self, error):
+        usage = self.magic and isinstance(error, self.magic.UsageError)
+        return "UsageError: %s\n" % error if usage else driver.explain(error)
+
+
+def silenced(source):
+    """Tell whether the last thing of the source is a semicolon."""
+    if ";" not in source:
+        return False
+    import tokenize
+
+    beside = (tokenize.NEWLINE, tokenize.NL, tokenize.COMMENT, tokenize.ENDMARKER, tokenize.DEDENT)
+    last = ""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in beside:
+                last = token.string
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return last == ";"
+
+
+class Tasks:
+    """The event loop that cells await on. It outlives them, and with it what
+    they leave running."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.loop = None
+
+    def adopt(self):
+        """Make the loop the one that is found, also after asyncio.run."""
+        asyncio = sys.modules.get("asyncio")
+        if asyncio is None or not hasattr(asyncio, "set_event_loop"):
+            return
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+
+    def wait(self, awaitable):
+        import asyncio
+
+        self.adopt()
+        task = self.loop.create_task(awaitable)
+        try:
+            return self.loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                task.cancel()
+                self.loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    def idle(self):
+        loop = self.loop
+        if loop is None or loop.is_closed() or b"\n" in self.channel.rest:
+            return
+        if sys.modules["asyncio"].all_tasks(loop):
+            driver.attempt(lambda: loop.run_until_complete(self.order_comes()))
+            flush()
+
+    async def order_comes(self):
+        come = self.loop.create_future()
+        self.loop.add_reader(self.channel.fd, lambda: come.done() or come.set_result(None))
+        try:
+            await come
+        finally:
+            self.loop.remove_reader(self.channel.fd)
+
+
+def open_shell(channel):
+    """The shell for this interpreter: IPython's when there is one."""
+    open_streams()
+    sys.argv = [""]
+    driver.search_path(None)
+    driver.reseed()
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    # The sandbox is all that a system's packages are there for.
+    os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+    if not os.environ.get("BRIG_NO_IPYTHON"):
+        try:
+            return driver.sibling("python_ipython").open_shell(channel, Shell)
+        except Exception:
+            pass  # none there, or none that works
+    return Shell(channel)

@@ -1,0 +1,147 @@
+# Cells by IPython, where the image has it: its magics, its results and its
+# tracebacks, without its history, colours and terminal. `driver` is python.py.
+import os
+import re
+import sys
+import tempfile
+import warnings
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Any
+from traitlets.config import Config
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class Hook(DisplayHook):
+    """Keeps the forms of a cell's result, which is told after its displays."""
+
+    def write_output_prompt(self):
+        """There is no prompt: what comes is a message."""
+
+    def write_format_data(self, format_dict, md_dict=None):
+        self.shell.forms = format_dict
+
+    def log_output(self, format_dict):
+        """There is no log."""
+
+    def finish_displayhook(self):
+        """Nothing was written that had to be finished."""
+
+
+class Publisher(DisplayPublisher):
+    def publish(self, data, metadata=None, *args, **options):
+        self.shell.publish(data)
+
+    def clear_output(self, wait=False):
+        """What was shown stays: the host has it already."""
+
+
+class Formatter(DisplayFormatter):
+    """IPython's forms and our own: frames, charts, JSON."""
+
+    special = Any()
+
+    def format(self, value, include=None, exclude=None):
+        data, metadata = super().format(value, include, exclude)
+        try:
+            data.update(self.special(value))
+        except Exception:
+            pass  # a value that has none
+        return data, metadata
+
+
+class Interactive(InteractiveShell):
+    """IPython's shell, which keeps what it would print of results and errors."""
+
+    displayhook_class = Hook
+    display_pub_class = Publisher
+    publish = Any()
+    special = Any()
+    forms = None
+    trace = ""
+
+    def init_display_formatter(self):
+        self.display_formatter = Formatter(parent=self, special=self.special)
+        self.configurables.append(self.display_formatter)
+
+    def system(self, command):
+        """Run a command with the cell's output for its own, not for a copy."""
+        magic = driver.sibling("python_magic")
+        self.user_ns["_exit_code"] = magic.run([magic.shell(), "-c", self.var_expand(command, depth=1)])
+        magic.fresh()
+
+    system_piped = system_raw = system
+
+    def enable_gui(self, gui=None):
+        """There is no screen: %matplotlib inline asks for none."""
+
+    def _get_exc_info(self, exc_tuple=None):
+        kind, value, trace = super()._get_exc_info(exc_tuple)
+        return kind, value, driver.cut(trace)
+
+    def _showtraceback(self, etype, evalue, stb):
+        self.trace = self.InteractiveTB.stb2text(stb)
+
+    def show_usage_error(self, exc):
+        self.trace = "UsageError: %s\n" % exc
+
+    def ask_exit(self):
+        raise SystemExit
+
+
+def open_shell(channel, base):
+    """IPython's shell as the driver's, made from the driver's own shell."""
+
+    class Shell(base):
+        def __init__(self, channel):
+            super().__init__(channel)
+            del self.space["display"], self.space["In"], self.space["Out"]
+            for name in ("_", "__", "___"):
+                del self.space[name]
+            # It would else make a folder in the user's home.
+            os.environ.setdefault("IPYTHONDIR", tempfile.mkdtemp(prefix="ipython-"))
+            self.ipython = Interactive.instance(
+                config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special
+            )
+            self.ipython.loop_runner = self.tasks.wait
+            warnings.filterwarnings("ignore", message="To exit: use")
+
+        def execute(self, source):
+            shell = self.ipython
+            shell.forms, shell.trace, shell.execution_count = None, "", self.count
+            done = shell.run_cell(source, store_history=True)
+            error = done.error_before_exec or done.error_in_exec
+            if error is not None:
+                raise error
+            return done.result
+
+        def show_result(self, value):
+            forms = self.ipython.forms or {}
+            forms = forms if "text/plain" in forms else dict(forms, **{"text/plain": self.rich.text(value)})
+            self.say("result", forms)
+
+        def publish(self, data):
+            self.say("display", data)
+
+        def display(self, *values, **options):
+            from IPython.display import display
+
+            display(*values, **options)
+
+        def explain(self, error):
+            return COLOURS.sub("", self.ipython.trace) or driver.explain(error)
+
+    return Shell(channel)
+
+
+def settings():
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.xmode = "Context"
+    config.PlainTextFormatter.max_seq_length = 0
+    return config

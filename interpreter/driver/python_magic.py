@@ -1,0 +1,292 @@
+# IPython's magics and shell commands, the usual ones, for where there is no
+# IPython: %pip install x, !ls, files = !ls, %%bash. `driver` is python.py.
+import os
+import re
+import subprocess
+import sys
+import time
+
+LINE = re.compile(r"^(\s*)(?:([A-Za-z_][\w.,\s\[\]\"']*?)\s*=\s*)?(%|!!?)\s*(\S.*)$", re.S)
+PIP = re.compile(r"^(\s*)()()(pip3?\s+(?:install|uninstall|list|show|freeze|download)\b.*)$", re.S)
+# A pip command of a shell that nothing but pip has a part in.
+ONLY_PIP = re.compile(r"(?:python3? -m )?pip3?\s+((?:install|uninstall|list|show|freeze|download)\b[^;&|`$()\n]*)$")
+
+
+class UsageError(Exception):
+    """A magic that is none, or is used wrongly."""
+
+    __module__ = "builtins"
+
+
+# -- Translation --------------------------------------------------------------
+
+
+def translate(source):
+    """The source with calls in the place of magics, line by line, so that the
+    numbers of lines stay."""
+    if source.lstrip().startswith("%%"):
+        head, _, body = source.lstrip()[2:].partition("\n")
+        name, _, line = head.partition(" ")
+        return "get_ipython().run_cell_magic(%r, %r, %r)" % (name.strip(), line.strip(), body)
+    out = []
+    lines = source.splitlines(True)
+    quote, depth, joined = "", 0, False
+    while lines:
+        line = lines.pop(0)
+        found = None if quote or depth or joined else LINE.match(line) or PIP.match(line)
+        if found is None:
+            quote, depth = scan(line, quote, depth)
+            joined = line.rstrip("\r\n").endswith("\\")
+            out.append(line)
+            continue
+        text, more = found.group(4).rstrip("\r\n"), 0
+        while text.endswith("\\") and lines:
+            text, more = text[:-1] + lines.pop(0).rstrip("\r\n"), more + 1
+        out.append(call(found.group(1), found.group(2), found.group(3), text.strip()) + "\n" * (more + 1))
+    return "".join(out)
+
+
+def scan(line, quote, depth):
+    """Read a line of Python: in which string and how many brackets it ends."""
+    i = 0
+    while i < len(line):
+        c = line[i]
+        if quote:
+            if c == "\\":
+                i += 1
+            elif line.startswith(quote, i):
+                i += len(quote) - 1
+                quote = ""
+        elif c == "#":
+            break
+        elif c in "\"'":
+            quote = c * 3 if line.startswith(c * 3, i) else c
+            i += len(quote) - 1
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth = max(0, depth - 1)
+        i += 1
+    if len(quote) == 1 and not line.rstrip("\r\n").endswith("\\"):
+        quote = ""  # never ended: Python will say so
+    return quote, depth
+
+
+def call(indent, target, sign, text):
+    target = target + " = " if target else ""
+    if sign in ("%", ""):
+        name, _, rest = text.partition(" ")
+        made = "run_line_magic(%r, %r)" % (name, rest.strip())
+    elif target or sign == "!!":
+        made = "getoutput(%r)" % text
+    else:
+        made = "system(%r)" % text
+    return "%s%sget_ipython().%s" % (indent, target, made)
+
+
+# -- What is called -----------------------------------------------------------
+
+
+class Lines(list):
+    """The lines that a command wrote."""
+
+    @property
+    def n(self):
+        return "\n".join(self)
+
+    @property
+    def s(self):
+        return " ".join(self)
+
+
+class Magics:
+    """What get_ipython() gives in a cell."""
+
+    def __init__(self, shell):
+        self.shell = shell
+        self.user_ns = shell.space
+        self.last = os.getcwd()
+
+    def get(self):
+        return self
+
+    def run_line_magic(self, name, line):
+        method = getattr(self, "line_" + name.replace("pip3", "pip"), None)
+        if method is None:
+            raise UsageError("Line magic function `%%%s` not found." % name)
+        return method(self.expand(line))
+
+    def run_cell_magic(self, name, line, body):
+        method = getattr(self, "cell_" + name, None)
+        if method is None:
+            raise UsageError("Cell magic `%%%%%s` not found." % name)
+        return method(self.expand(line), body)
+
+    def expand(self, text):
+        """Put variables in: {expression} and $name; as it is when one fails."""
+        space = self.user_ns
+
+        def value(found):
+            return str(eval(found.group(1), space))
+
+        def name(found):
+            return str(space[found.group(1)]) if found.group(1) in space else found.group(0)
+
+        try:
+            text = re.sub(r"(?<![${])\{([^{}]+)\}", value, text)
+        except Exception:
+            return text
+        return re.sub(r"(?<!\$)\$([A-Za-z_]\w*)", name, text)
+
+    def system(self, command):
+        """Run a shell command; what it writes is the cell's output."""
+        command = self.expand(command)
+        pip = ONLY_PIP.match(command)
+        if pip:
+            return self.line_pip(pip.group(1))
+        self.user_ns["_exit_code"] = run([shell(), "-c", command])
+        fresh()
+
+    def getoutput(self, command):
+        done = subprocess.run(
+            [shell(), "-c", self.expand(command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+        )
+        self.user_ns["_exit_code"] = done.returncode
+        return Lines(done.stdout.splitlines())
+
+    def line_pip(self, line):
+        import shlex
+
+        self.user_ns["_exit_code"] = run([sys.executable, "-m", "pip"] + shlex.split(line))
+        fresh()
+
+    def line_cd(self, line):
+        where = line.strip("\"'") or "~"
+        here = os.getcwd()
+        os.chdir(self.last if where == "-" else os.path.expanduser(where))
+        self.last = here
+        print(os.getcwd())
+
+    def line_pwd(self, line):
+        return os.getcwd()
+
+    def line_ls(self, line):
+        self.system("ls " + line)
+
+    def line_env(self, line):
+        if not line:
+            return dict(os.environ)
+        name, sign, value = line.partition("=" if "=" in line else " ")
+        if not sign:
+            if name not in os.environ:
+                raise UsageError("Environment does not have key: " + name)
+            return os.environ[name]
+        os.environ[name.strip()] = value.strip()
+        print("env: %s=%s" % (name.strip(), value.strip()))
+
+    line_set_env = line_env
+
+    def line_time(self, line):
+        return self.cell_time("", line)
+
+    def cell_time(self, line, body):
+        wall, cpu = time.perf_counter(), os.times()
+        try:
+            return self.evaluate(body)
+        finally:
+            now = os.times()
+            user, system = now[0] - cpu[0], now[1] - cpu[1]
+            print("CPU times: user %s, sys: %s, total: %s" % (span(user), span(system), span(user + system)))
+            print("Wall time: %s" % span(time.perf_counter() - wall))
+
+    def evaluate(self, source):
+        """Run source as a part of the cell; its value is its last expression's."""
+        return self.shell.run(self.shell.translate(source), "Cell [%d]" % self.shell.count)
+
+    def line_timeit(self, line):
+        self.cell_timeit("", line)
+
+    def cell_timeit(self, line, body):
+        import timeit
+
+        timer = timeit.Timer(body, line or "pass", globals=self.user_ns)
+        loops, _ = timer.autorange()
+        runs = [t / loops for t in timer.repeat(7, loops)]
+        mean = sum(runs) / len(runs)
+        deviation = (sum((t - mean) ** 2 for t in runs) / len(runs)) ** 0.5
+        print("%s ± %s per loop (mean ± std. dev. of 7 runs, %d loops each)" % (span(mean), span(deviation), loops))
+
+    def line_who(self, line):
+        hidden = set(self.shell.given) | {"get_ipython"}
+        print("\t".join(sorted(n for n in self.user_ns if n not in hidden and not n.startswith("_"))))
+
+    def line_reset(self, line):
+        for name in [n for n in self.user_ns if not n.startswith("__") and n not in self.shell.given]:
+            del self.user_ns[name]
+        self.user_ns["get_ipython"] = self.get
+
+    def line_run(self, line):
+        name = line.split()[0] if line.split() else ""
+        if not name:
+            raise UsageError("Missing filename.")
+        with open(name, encoding="utf-8") as f:
+            exec(compile(f.read(), name, "exec", dont_inherit=True), self.user_ns)
+
+    def line_matplotlib(self, line):
+        """Figures are always shown in the cell."""
+
+    def cell_bash(self, line, body):
+        self.script("bash", body)
+
+    def cell_sh(self, line, body):
+        self.script("sh", body)
+
+    def script(self, program, body):
+        code = run([program, "-c", body])
+        if code:
+            raise subprocess.CalledProcessError(code, program)
+
+    def cell_writefile(self, line, body):
+        append = line.startswith("-a ")
+        name = os.path.expanduser((line[3:] if append else line).strip().strip("\"'"))
+        if not name:
+            raise UsageError("%%writefile: the name of a file is missing")
+        print("%s %s" % ("Appending to" if append else "Overwriting" if os.path.exists(name) else "Writing", name))
+        with open(name, "a" if append else "w", encoding="utf-8") as f:
+            f.write(body)
+
+    cell_file = cell_writefile
+
+
+def open_magics(shell):
+    return Magics(shell)
+
+
+def run(argv):
+    """Run a program with the cell's output for its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return subprocess.call(argv)
+
+
+def shell():
+    return next((p for p in ("/bin/bash", "/usr/bin/bash") if os.path.exists(p)), "/bin/sh")
+
+
+def fresh():
+    """Let imports see what was installed just now."""
+    import importlib
+    import site
+
+    importlib.invalidate_caches()
+    user = site.getusersitepackages() if site.ENABLE_USER_SITE else None
+    if user and os.path.isdir(user) and user not in sys.path:
+        site.addsitedir(user)
+
+
+def span(seconds):
+    """A length of time for people."""
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return "%.3g %s" % (seconds / size, unit)
+    return "%.3g ns" % (seconds / 1e-9)

@@ -1,0 +1,279 @@
+# What a value looks like: its forms by MIME type. `driver` is python.py.
+import binascii
+import sys
+
+FRAME = "application/vnd.brig.frame+json"
+CHART = "application/vnd.brig.chart+json"
+
+# A form that is longer than this is left out: nobody looks at it, and the text
+# is there anyhow.
+LONGEST = 8 << 20
+
+METHODS = {
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "image/svg+xml": "_repr_svg_",
+    "image/png": "_repr_png_",
+    "image/jpeg": "_repr_jpeg_",
+    "application/pdf": "_repr_pdf_",
+    "text/latex": "_repr_latex_",
+    "application/json": "_repr_json_",
+    "application/javascript": "_repr_javascript_",
+}
+
+
+def forms(value):
+    """All forms of a value. One that cannot be made is left out."""
+    found = {}
+    if not isinstance(value, type):
+        bundle = call(value, "_repr_mimebundle_")
+        found.update(bundle if isinstance(bundle, dict) else {})
+        for mime, method in METHODS.items():
+            if mime not in found:
+                found[mime] = call(value, method)
+    try:
+        found.update(special(value))
+    except Exception:
+        pass  # such as a frame of things that JSON has no word for
+    found.setdefault("text/plain", text(value))
+    return found
+
+
+def call(value, method):
+    """What a method of display gives, None when there is none that works."""
+    try:
+        # Some objects have every attribute that one asks for.
+        if getattr(value, "_brig_no_such_method_", None) is not None:
+            return None
+        made = getattr(value, method, None)
+        made = made() if callable(made) else None
+    except Exception:
+        return None
+    return made[0] if isinstance(made, tuple) and made else made
+
+
+def text(value):
+    try:
+        return repr(value)
+    except Exception as exc:
+        return "<%s object whose repr fails: %s>" % (type(value).__name__, driver.message(exc))
+
+
+def encoded(found):
+    """Forms as they go into a message: binary ones in base64, JSON as JSON."""
+    out = {}
+    for mime, form in found.items():
+        try:
+            if form is not None and isinstance(mime, str):
+                form = encode(mime, form)
+                if len(form) <= LONGEST:
+                    out[mime] = form
+        except (TypeError, ValueError, RecursionError):
+            pass
+    return out
+
+
+def encode(mime, form):
+    if mime.endswith("json"):
+        return driver.Encoded(dumps(form))
+    text = mime.startswith("text/") or mime.endswith("xml") or mime.endswith("javascript")
+    if isinstance(form, str):
+        return str(form) if text else form.replace("\n", "")
+    if text:
+        return bytes(form).decode("utf-8", "replace")
+    return binascii.b2a_base64(form, newline=False).decode()
+
+
+def dumps(value):
+    driver.Json.load()
+    return (driver.Json.dumps or driver.plain)(value)
+
+
+def special(value):
+    """Forms of the kinds of values that data is analysed with. What has not
+    been imported by the user cannot be at hand."""
+    if type(value) in (list, dict):
+        return {"application/json": value}
+    pandas, figure = sys.modules.get("pandas"), sys.modules.get("matplotlib.figure")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        return {FRAME: frame(value, pandas)}
+    if pandas is not None and isinstance(value, pandas.Series):
+        return {FRAME: frame(value.to_frame(), pandas)}
+    if figure is not None and isinstance(value, figure.Figure):
+        return figure_forms(value)
+    return {}
+
+
+def frame(table, pandas):
+    """The columns of a data frame as JSON values."""
+    return {
+        str(name): [cell(v, pandas) for v in table.iloc[:, i].tolist()]
+        for i, name in enumerate(table.columns)
+    }
+
+
+def cell(value, pandas):
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, (list, tuple)):
+        return [cell(v, pandas) for v in value]
+    if isinstance(value, dict):
+        return {str(k): cell(v, pandas) for k, v in value.items()}
+    if value is pandas.NaT or value is getattr(pandas, "NA", None):
+        return None
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "item"):
+        return cell(value.item(), pandas)
+    return str(value)
+
+
+# -- Figures ------------------------------------------------------------------
+
+
+def figure_forms(figure):
+    import io
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight")
+    found = {"image/png": buffer.getvalue()}
+    try:
+        found[CHART] = driver.sibling("python_charts").chart(figure)
+    except Exception:
+        pass  # a picture of something that is no chart
+    return found
+
+
+def show_figures(display, but=None):
+    """Show the figures that are open, in order, and close them; not one that is
+    shown anyhow."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or not hasattr(pyplot, "get_fignums"):
+        return
+    for number in pyplot.get_fignums():
+        figure = pyplot.figure(number)
+        try:
+            if figure is not but:
+                display(figure)
+        finally:
+            pyplot.close(figure)
+
+
+# -- Imports ------------------------------------------------------------------
+
+
+class Watcher:
+    """A finder of modules that finds none: it acts on some as they come in."""
+
+    def __init__(self, actions):
+        self.actions = actions
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.actions:
+            return None
+        import importlib.util
+
+        act = self.actions.pop(name)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            self.actions[name] = act
+            return None
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            driver.attempt(lambda: act(module))
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def watch(display, adopt):
+    """Make what others show on a screen a display, figures and images, and
+    have asyncio find the loop of the cells."""
+
+    def pyplot(module):
+        module.show = lambda *args, **options: show_figures(display)
+
+    def image(module):
+        module.Image.show = lambda self, *args, **options: display(self)
+
+    sys.meta_path.insert(0, Watcher({"matplotlib.pyplot": pyplot, "PIL.Image": image, "asyncio": lambda module: adopt()}))
+
+
+# -- IPython.display ----------------------------------------------------------
+
+
+class Form:
+    """An object that is shown as it says: HTML("<b>bold</b>")."""
+
+    mime = "text/plain"
+
+    def __init__(self, data=None, url=None, filename=None, **options):
+        if filename is None and url is None and isinstance(data, str) and self.named(data):
+            data, filename = None, data
+        if filename is not None:
+            with open(filename, "rb") as f:
+                data = f.read()
+        if url is not None:
+            from urllib.request import urlopen
+
+            data = urlopen(url).read()
+        self.data = data
+
+    def named(self, data):
+        """Tell whether data is the name of a file that has it."""
+        return False
+
+    def _repr_mimebundle_(self, **options):
+        return {self.mime: self.data}
+
+    def __repr__(self):
+        return "<IPython.core.display.%s object>" % type(self).__name__
+
+
+class Image(Form):
+    def named(self, data):
+        return "\n" not in data and not data.startswith("<")
+
+    @property
+    def mime(self):
+        if self.data[:3] == b"\xff\xd8\xff":
+            return "image/jpeg"
+        return "image/gif" if self.data[:3] == b"GIF" else "image/png"
+
+
+class Math(Form):
+    mime = "text/latex"
+
+    def _repr_mimebundle_(self, **options):
+        return {self.mime: "$\\displaystyle %s$" % self.data.strip("$")}
+
+
+def form(name, mime):
+    return type(name, (Form,), {"mime": mime})
+
+
+def stand_in(shell):
+    """Offer an IPython.display that is enough for most, when there is no
+    IPython. Only once a cell names it: other modules draw conclusions."""
+    import importlib.util
+
+    if "IPython" in sys.modules or importlib.util.find_spec("IPython") is not None:
+        return
+    show = type(sys)("IPython.display")
+    for name, mime in {
+        "HTML": "text/html", "Markdown": "text/markdown", "SVG": "image/svg+xml", "JSON": "application/json",
+        "Latex": "text/latex", "Javascript": "application/javascript", "Pretty": "text/plain",
+    }.items():
+        setattr(show, name, form(name, mime))
+    show.Image, show.Math, show.DisplayObject = Image, Math, Form
+    show.display = shell.display
+    show.clear_output = lambda wait=False: None
+    package = type(sys)("IPython")
+    package.__path__ = []
+    package.display = show
+    package.get_ipython = lambda: shell.space.get("get_ipython", lambda: None)()
+    sys.modules["IPython"], sys.modules["IPython.display"] = package, show

@@ -1,0 +1,74 @@
+package interpreter
+
+import (
+	"embed"
+	"path"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// Dir is where drivers are put in a sandbox.
+const Dir = "/tmp/.brig"
+
+//go:embed driver
+var drivers embed.FS
+
+// Language is how code in one language is interpreted.
+type Language struct {
+	Name brig.Language
+	// Prefix begins the names of sandboxes for its programs.
+	Prefix string
+	// Argv starts the driver, of which Files are put into Dir.
+	Argv  []string
+	Files []brig.File
+	// Program is what an image must have, by the name that people know.
+	Program string
+	// Values says that programs take arguments and return a value.
+	Values bool
+	// Limits says that the driver can take on a program's limits by itself.
+	Limits bool
+}
+
+// Lookup returns how a language is interpreted; ok is false when it is none of
+// ours.
+func Lookup(l brig.Language) (Language, bool) {
+	switch l {
+	case brig.Python:
+		return Language{
+			Name: l, Prefix: "py-", Argv: []string{"python3", Dir + "/python.py"}, Files: files("python"),
+			Program: "python3", Values: true, Limits: true,
+		}, true
+	case brig.JavaScript, brig.TypeScript:
+		return Language{
+			Name: l, Prefix: "js-", Argv: []string{"node", Dir + "/javascript.js"}, Files: files("javascript"),
+			Program: "node", Values: true,
+		}, true
+	case brig.Bash:
+		return Language{Name: l, Prefix: "sh-", Argv: []string{wireAgent, "shell-driver"}, Program: "bash"}, true
+	}
+	return Language{}, false
+}
+
+// wireAgent is the agent's own program: it drives shells itself.
+const wireAgent = "/proc/1/exe"
+
+// files returns the drivers whose names begin with prefix.
+func files(prefix string) []brig.File {
+	entries, err := drivers.ReadDir("driver")
+	if err != nil {
+		return nil // embedded: it is there
+	}
+	var out []brig.File
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		b, err := drivers.ReadFile(path.Join("driver", e.Name()))
+		if err != nil {
+			continue
+		}
+		out = append(out, brig.File{Path: e.Name(), Data: b})
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package interpreter
+
+import "encoding/json"
+
+// Order is what a driver is told to do.
+type Order struct {
+	Op    string `json:"op"` // "warm", "ping", "cell", "program"
+	Nonce string `json:"nonce,omitempty"`
+	// Code is the source of a cell or a program.
+	Code string `json:"code,omitempty"`
+	// Env is set for a cell and taken back after it; for a program it is set.
+	Env map[string]string `json:"env,omitempty"`
+	// Dir is the working directory to change to first, if any.
+	Dir string `json:"cwd,omitempty"`
+	// Arguments is a JSON object for a program's main, nil for none.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Limits are resource limits that a program takes on before it runs:
+	// "nproc" and "nofile".
+	Limits map[string]uint64 `json:"limits,omitempty"`
+}
+
+// Message is what a driver says.
+type Message struct {
+	Type  string `json:"type"` // "ready", "pong", "started", "display", "result", "error", "end"
+	Nonce string `json:"nonce,omitempty"`
+
+	// Of ready: the interpreter's version, and what it is ("cpython",
+	// "ipython", "node", "bash", "jupyter").
+	Version string `json:"version,omitempty"`
+	Flavor  string `json:"flavor,omitempty"`
+
+	// Of started: how many cells there have been, this one included.
+	Count int `json:"count,omitempty"`
+
+	// Of display and result: one value in several forms by MIME type. Text
+	// types and SVG are strings, images and PDF are base64, JSON types are
+	// JSON values.
+	Data map[string]json.RawMessage `json:"data,omitempty"`
+
+	// Of error.
+	Name      string `json:"name,omitempty"`
+	Value     string `json:"value,omitempty"`
+	Traceback string `json:"traceback,omitempty"`
+
+	// Of a program's end: its exit code, what main returned, how it failed,
+	// and whether there is anything in artifacts/.
+	Code      int             `json:"code,omitempty"`
+	Returned  json.RawMessage `json:"returned,omitempty"`
+	Failure   *Failure        `json:"failure,omitempty"`
+	Artifacts bool            `json:"artifacts,omitempty"`
+}
+
+// Failure is how a program's own exception ended it.
+type Failure struct {
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+}
+
+// The MIME types of our own: the rows of a data frame, and what a chart shows.
+const (
+	TypeFrame = "application/vnd.brig.frame+json"
+	TypeChart = "application/vnd.brig.chart+json"
+)

@@ -1,0 +1,160 @@
+package interpreter_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// A programCase is one program and how it ends. Texts are as in cellCase.
+type programCase struct {
+	name           string
+	code           string
+	arguments      string // JSON, empty for none
+	exit           int
+	returned       string // JSON, empty for nothing
+	stdout, stderr string
+	failure        string // the exception's name
+	message        string
+}
+
+var pythonPrograms = []programCase{
+	{name: "empty", code: ""},
+	{name: "script", code: "import sys, os\nprint(__name__, __file__, sys.argv, sys.path[0] == os.getcwd(), 'driver' in str(sys.path))", stdout: "__main__ main.py ['main.py'] True False\n"},
+	{name: "main", code: "def main():\n    print(__name__)\n    return {'a': [1, None, True, 'é\\ud800']}", stdout: "__main__\n", returned: `{"a": [1, null, true, "\u00e9\ud800"]}`},
+	{name: "main returns nothing", code: "def main(): pass", returned: "null"},
+	{name: "arguments", code: "def main(a, b=2): return [a, b, __name__]", arguments: `{"a":{"x":"/\u00e9\ud83d\ude00\n"}}`, returned: `[{"x": "/\u00e9\ud83d\ude00\n"}, 2, "main"]`},
+	{name: "no arguments at all", code: "def main(**a): return a", arguments: `{}`, returned: `{}`},
+	{name: "no main", code: "x = 1", arguments: `{"a":1}`, exit: 1, failure: "NameError", message: "~no function called main", stderr: "~NameError"},
+	{name: "wrong arguments", code: "def main(): pass", arguments: `{"a":1}`, exit: 1, failure: "TypeError", message: "~unexpected keyword", stderr: "~TypeError"},
+	{name: "main used", code: "def main(): print('once')\nif __name__ == '__main__': main()", stdout: "once\n"},
+	{name: "async main", code: "import asyncio\nasync def main(n):\n    await asyncio.sleep(0)\n    return n", arguments: `{"n":7}`, returned: "7"},
+	{name: "not JSON", code: "def main(): return object()", exit: 1, failure: "TypeError", message: "~that JSON cannot carry: Object of type object", stderr: "~TypeError"},
+	{name: "NaN", code: "def main(): return float('nan')", exit: 1, failure: "TypeError", message: "~Out of range float", stderr: "~TypeError"},
+	{name: "error", code: "def f():\n    return {}['k']\nprint('x')\nf()", exit: 1, failure: "KeyError", message: "'k'", stdout: "x\n", stderr: "~    return {}['k']"},
+	{name: "syntax", code: "x = (", exit: 1, failure: "SyntaxError", message: "~main.py, line 1", stderr: "~^"},
+	{name: "byte order mark", code: "\ufeffprint(1)", stdout: "1\n"},
+	{name: "exit", code: "import sys; sys.exit()"},
+	{name: "exit code", code: "import sys; sys.exit(258)", exit: 2},
+	{name: "exit text", code: "import sys; sys.exit('why')", exit: 1, stderr: "why\n"},
+	{name: "exit in main", code: "def main(): raise SystemExit(4)", exit: 4},
+	{name: "threads and atexit", code: "import threading, time, atexit\natexit.register(print, 'atexit')\nthreading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()", stdout: "thread\natexit\n"},
+	{name: "error in atexit", code: "import atexit\natexit.register(lambda: 1/0)", stderr: "~ZeroDivisionError"},
+	{name: "finalizers", code: "class A:\n    def __del__(self): print('deleted')\na = A()", stdout: "deleted\n"},
+	{name: "closed output", code: "import sys\nprint('x')\nsys.stdout.close()", stdout: "x\n"},
+	{name: "unfinished line", code: "print('x', end='')", stdout: "x"},
+	{name: "broken json", code: "import json\njson.dumps = json.loads = json.JSONEncoder.encode = None\ndef main(): return 'é'", returned: `"\u00e9"`},
+	{name: "pickle", code: "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)", stdout: "True\n"},
+	{name: "processes", code: "import multiprocessing\ndef f(n): return n + 1\nif __name__ == '__main__':\n    with multiprocessing.get_context('fork').Pool(2) as p: print(p.map(f, [1, 2]))", stdout: "[2, 3]\n"},
+	{name: "forked child", code: "import os, sys\nif os.fork() == 0: sys.exit(9)\nprint(os.wait()[1] >> 8)", stdout: "9\n"},
+	{name: "child without channel", code: "import subprocess\nprint(subprocess.call('[ -e /proc/$$/fd/3 ]', shell=True))", stdout: "1\n"},
+	{name: "input", code: "import sys\nprint(input(), sys.stdin.read())", stdout: "given \n"},
+}
+
+func TestPythonPrograms(t *testing.T) {
+	for _, warm := range []bool{false, true} {
+		t.Run(map[bool]string{false: "cold", true: "warm"}[warm], func(t *testing.T) {
+			for _, c := range pythonPrograms {
+				t.Run(c.name, func(t *testing.T) {
+					d := startPython(t)
+					if warm {
+						d.send(interpreter.Order{Op: "warm"})
+					}
+					c.check(t, d)
+				})
+			}
+		})
+	}
+}
+
+// The smallest Pythons have no json, no threading that could be counted on and
+// no traceback.
+func TestPythonProgramsWithoutJSON(t *testing.T) {
+	site := t.TempDir()
+	hide := "import sys\nfor m in ('json', '_json', 'traceback', 'resource', 'linecache', 'tokenize', 're', 'subprocess'): sys.modules[m] = None\n"
+	if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte(hide), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	skip := map[string]bool{"NaN": true, "async main": true, "threads and atexit": true, "broken json": true, "pickle": true, "processes": true, "child without channel": true}
+	for _, c := range pythonPrograms {
+		if skip[c.name] {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			if strings.HasPrefix(c.stderr, "~") {
+				c.stderr = "~" + c.failure
+			}
+			c.returned = strings.NewReplacer(": ", ":", ", ", ",").Replace(c.returned)
+			c.check(t, startPython(t, "PYTHONPATH="+site))
+		})
+	}
+}
+
+func (c programCase) check(t *testing.T, d *driver) {
+	t.Helper()
+	o := interpreter.Order{Code: c.code}
+	if c.arguments != "" {
+		o.Arguments = json.RawMessage(c.arguments)
+	}
+	d.stdin.Write([]byte("given\n"))
+	d.stdin.Close()
+	end, code, stdout, stderr := d.program(o)
+	if end.Type != "end" || end.Code != c.exit || code != c.exit {
+		t.Errorf("ended with %d and said %+v, want %d", code, end, c.exit)
+	}
+	same(t, "returned", string(end.Returned), c.returned)
+	same(t, "stdout", stdout, c.stdout)
+	same(t, "stderr", stderr, c.stderr)
+	if c.failure == "" {
+		if end.Failure != nil {
+			t.Errorf("failed with %+v", end.Failure)
+		}
+		return
+	}
+	if end.Failure == nil {
+		t.Fatalf("did not fail")
+	}
+	same(t, "failure", end.Failure.Name, c.failure)
+	same(t, "message", end.Failure.Message, c.message)
+	if strings.Contains(end.Failure.Traceback, "driver") || !strings.Contains(stderr, end.Failure.Traceback) {
+		t.Errorf("traceback:\n%s", end.Failure.Traceback)
+	}
+}
+
+func TestPythonProgramOrder(t *testing.T) {
+	d := startPython(t)
+	end, _, stdout, stderr := d.program(interpreter.Order{
+		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
+		Env:    map[string]string{"A": "ä", "TZ": "XYZ1"},
+		Dir:    "/usr",
+		Limits: map[string]uint64{"nofile": 64, "nproc": 4096},
+	})
+	if want := "ä /usr XYZ (64, 64) (4096, 4096)\n"; stdout != want || end.Code != 0 {
+		t.Errorf("%q, want %q\n%s", stdout, want, stderr)
+	}
+}
+
+// A program that takes the channel away, or ends without its driver, is seen
+// as gone, with the code that it chose.
+func TestPythonProgramWithoutEnd(t *testing.T) {
+	for code, want := range map[string]int{
+		"import os; os._exit(5)":                             5,
+		"import os; os.close(3); raise SystemExit(6)":        6,
+		"import os; os.closerange(3, 99)":                    0,
+		"import os, signal; os.kill(os.getpid(), 9)":         -1,
+		"import os; os.execvp('sh', ['sh', '-c', 'exit 8'])": 8,
+	} {
+		d := startPython(t)
+		d.send(interpreter.Order{Op: "program", Code: code})
+		if m, err := d.read(); err == nil {
+			t.Errorf("%s: said %+v", code, m)
+		}
+		if got := d.wait(); got != want {
+			t.Errorf("%s: ended with %d, want %d", code, got, want)
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package interpreter_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// python is the interpreter under test: BRIG_TEST_PYTHON, or the system's.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("BRIG_TEST_PYTHON"), "/usr/bin/python3", "python3"} {
+		if path, err := exec.LookPath(name); err == nil && name != "" {
+			return path
+		}
+	}
+	t.Skip("python3 is not installed")
+	return ""
+}
+
+// needs skips a test when the interpreter under test lacks a module.
+func needs(t *testing.T, modules ...string) {
+	t.Helper()
+	for _, m := range modules {
+		if err := exec.Command(python(t), "-c", "import "+m).Run(); err != nil {
+			t.Skipf("Python's %s is not installed", m)
+		}
+	}
+}
+
+func startPython(t *testing.T, env ...string) *driver {
+	t.Helper()
+	d := startDriver(t, []string{python(t), driverFile(t, "python.py")}, env)
+	d.ready()
+	return d
+}
+
+// flavors runs a test with Python's own cells and with IPython's.
+func flavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *driver, flavor string)) {
+	t.Run("cpython", func(t *testing.T) {
+		test(t, func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }, "cpython")
+	})
+	t.Run("ipython", func(t *testing.T) {
+		needs(t, "IPython")
+		test(t, func(t *testing.T) *driver { return startPython(t) }, "ipython")
+	})
+}
+
+// A cellCase is one cell and what comes of it. Empty fields want nothing,
+// except for texts that begin with "~": those want something that contains
+// the rest.
+type cellCase struct {
+	name           string
+	code           string
+	result         string   // text/plain
+	shown          []string // text/plain of each display
+	stdout, stderr string
+	error          string // the error's name
+	value          string
+	trace          string
+	flavor         string // empty for both
+}
+
+// pythonCells share one interpreter, from first to last.
+var pythonCells = []cellCase{
+	{name: "value", code: "1+1", result: "2"},
+	{name: "none", code: "None"},
+	{name: "silenced", code: "1; # it is\n"},
+	{name: "silenced last", code: "x = 5\nx;  # quiet"},
+	{name: "semicolon in text", code: "';'", result: "';'"},
+	{name: "state", code: "x", result: "5"},
+	{name: "underscores", code: "(_, __, Out[1], In[1])", result: "(5, ';', 2, '1+1')"},
+	{name: "empty", code: ""},
+	{name: "output", code: "import sys\nprint('out', 'put')\nprint('err', file=sys.stderr)", stdout: "out put\n", stderr: "err\n"},
+	{name: "unfinished line", code: "print('a', end='')", stdout: "a"},
+	{name: "bytes", code: "sys.stdout.buffer.write(b'raw\\n');", stdout: "raw\n"},
+	{name: "not ASCII", code: "print('é😀'); 'ü😀\\ud800\"\\\\'", stdout: "é😀\n", result: "~ü😀"},
+	{name: "descriptor", code: "import os\nos.write(1, b'fd\\n');", stdout: "fd\n"},
+	{name: "child", code: "import subprocess\nprint(1)\nsubprocess.run('echo 2; [ -e /proc/$$/fd/3 ] && echo leaked', shell=True);\nprint(3)", stdout: "1\n2\n3\n"},
+	{name: "display", code: "display(1)\ndisplay('a', 2)\n3", shown: []string{"1", "'a'", "2"}, result: "3"},
+	{
+		name: "error", code: "def f():\n    return 1/0\n\nf()",
+		error: "ZeroDivisionError", value: "division by zero", trace: "~    return 1/0",
+	},
+	{name: "error calls", code: "f()", error: "ZeroDivisionError", value: "division by zero", trace: "~f()"},
+	{name: "chain", code: "try:\n    f()\nexcept Exception as e:\n    raise KeyError('k') from e", error: "KeyError", value: "'k'", trace: "~The above exception was the direct cause"},
+	{name: "syntax", code: "a = (1,\nb = 3)", error: "SyntaxError", value: "~", trace: "~^"},
+	{name: "broken str", code: "class E(Exception):\n    def __str__(self): 1/0\nraise E", error: "E", value: "~unprintable"},
+	{name: "exit", code: "exit()", error: "SystemExit"},
+	{name: "exit code", code: "import sys; sys.exit(3)", error: "SystemExit", value: "3"},
+	{name: "lives on", code: "x", result: "5"},
+	{name: "input", code: "input('name? ')", stdout: "name? ", error: "StdinNotImplementedError", value: "~no standard input"},
+	{name: "input of children", code: "subprocess.run(['cat']).returncode", result: "0"},
+	{name: "broken repr", code: "class R:\n    def __repr__(self): 1/0\nR()", result: "~R"},
+	{name: "main", code: "__name__", result: "'__main__'"},
+	{name: "source", code: "import inspect\nprint(inspect.getsource(f), end='')", stdout: "def f():\n    return 1/0\n"},
+	{name: "pickle", code: "class P:\n    pass\nimport pickle\ntype(pickle.loads(pickle.dumps(P()))) is P", result: "True"},
+	{name: "future", code: "from __future__ import annotations\ndef g(a: nothing): pass"},
+	{name: "future stays", code: "def g(a: nothing): pass\ng.__annotations__", result: "{'a': 'nothing'}"},
+	{name: "builtins", code: "import builtins, io\nopen is io.open and __builtins__ in (builtins, builtins.__dict__)", result: "True"},
+	{name: "search path", code: "import sys\n[p for p in sys.path if 'driver' in p], sys.path[0] == os.getcwd()", result: "([], True)"},
+	{name: "await", code: "import asyncio\nawait asyncio.sleep(0, 'slept')", result: "'slept'"},
+	{name: "await error", code: "async def fails():\n    raise ValueError('v')\nawait fails()", error: "ValueError", value: "v", trace: "~raise ValueError('v')"},
+	{name: "task", code: "async def late():\n    await asyncio.sleep(0.05)\n    return 'late'\ntask = asyncio.ensure_future(late())\nawait asyncio.sleep(0)"},
+	{name: "asyncio.run", code: "asyncio.run(late())", result: "'late'", flavor: "cpython"},
+	{name: "task of before", code: "await task", result: "'late'"},
+	{name: "async for", code: "async def gen():\n    yield 1\n[i async for i in gen()]", result: "[1]"},
+	{name: "fork", code: "pid = os.fork()\nif pid == 0:\n    print('child')\n    display('child')\nelse:\n    os.waitpid(pid, 0)\n    print('parent')", stdout: "child\nparent\n"},
+	{name: "forked exit", code: "pid = os.fork()\nif pid == 0:\n    sys.exit(7)\nos.waitpid(pid, 0)[1] >> 8", result: "7"},
+	{
+		name: "processes", code: "import multiprocessing\ndef double(n): return 2*n\nwith multiprocessing.get_context('fork').Pool(2) as p:\n    r = p.map(double, [1, 2])\nr",
+		result: "[2, 4]",
+	},
+	{name: "thread", code: "import threading\nt = threading.Thread(target=print, args=('t',)); t.start(); t.join()", stdout: "t\n"},
+	{name: "shell", code: "word = 'w'\n!echo $word {x + 1}; echo err >&2", stdout: "w 6\n", stderr: "err\n"},
+	{name: "shell lines", code: "lines = !printf 'a\\nb\\n'\nlist(lines)", result: "['a', 'b']"},
+	{name: "shell in a block", code: "for i in range(2):\n    !echo $i", stdout: "0\n1\n"},
+	{name: "no magic in text", code: "s = '''\n!ls\n%nope\n'''\n(7\n %4, s)", result: "(3, '\\n!ls\\n%nope\\n')"},
+	{name: "line numbers", code: "!true \\\n  ;\n1/0", error: "ZeroDivisionError", value: "division by zero", trace: "~1/0"},
+	{name: "unknown magic", code: "%nope", error: "UsageError", value: "Line magic function `%nope` not found.", trace: "~UsageError: Line magic"},
+	{name: "cd", code: "home = %pwd\n%cd /usr\n%pwd", stdout: "/usr\n", result: "'/usr'"},
+	{name: "cd stays", code: "print(os.getcwd())\nos.chdir(home)", stdout: "/usr\n"},
+	{name: "env", code: "%env BRIG_X=1\nos.environ['BRIG_X']", stdout: "env: BRIG_X=1\n", result: "'1'"},
+	{name: "bash", code: "%%bash\nfor i in 1 2; do\n  echo $i\ndone", stdout: "1\n2\n"},
+	{name: "bash fails", code: "%%bash\nexit 3", error: "CalledProcessError", value: "~exit status 3"},
+	{name: "writefile", code: "%%writefile f.txt\nline\n%no magic\n", stdout: "Writing f.txt\n"},
+	{name: "written", code: "open('f.txt').read()", result: "'line\\n%no magic\\n'"},
+	{name: "time", code: "%time 1 + 1", stdout: "~Wall time", result: "2"},
+	{name: "timeit", code: "%timeit -n1 -r1 pass", stdout: "~loop", flavor: "ipython"},
+	{name: "inline", code: "%matplotlib inline", flavor: "cpython"},
+	{name: "who", code: "%who", stdout: "~word", flavor: "cpython"},
+	{name: "pip", code: "%pip --version", stdout: "~pip "},
+	{name: "reset", code: "%reset -f"},
+	{name: "was reset", code: "x", error: "NameError", value: "~'x'"},
+}
+
+func TestPythonCells(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+		d := start(t)
+		count := 0
+		for _, c := range pythonCells {
+			if c.flavor != "" && c.flavor != flavor {
+				continue
+			}
+			count++
+			t.Run(c.name, func(t *testing.T) { c.check(t, d, count) })
+		}
+	})
+}
+
+func (c cellCase) check(t *testing.T, d *driver, count int) {
+	d.t = t
+	said, stdout, stderr := d.cell(c.code)
+	if said[0].Type != "started" || said[0].Count != count && count > 0 {
+		t.Errorf("began with %+v, want started %d", said[0], count)
+	}
+	result, failure := interpreter.Message{}, interpreter.Message{}
+	for _, m := range find(said, "result") {
+		result = m
+	}
+	for _, m := range find(said, "error") {
+		failure = m
+	}
+	same(t, "result", data(result, "text/plain"), c.result)
+	same(t, "stdout", stdout, c.stdout)
+	same(t, "stderr", stderr, c.stderr)
+	same(t, "error", failure.Name, c.error)
+	same(t, "value", failure.Value, c.value)
+	if c.trace != "" || c.error == "" {
+		same(t, "traceback", failure.Traceback, c.trace)
+	}
+	if strings.Contains(failure.Traceback, "driver/python") || strings.Contains(failure.Traceback, "\x1b") {
+		t.Errorf("the traceback shows the driver, or colours:\n%s", failure.Traceback)
+	}
+	var shown []string
+	for _, m := range find(said, "display") {
+		shown = append(shown, data(m, "text/plain"))
+	}
+	if strings.Join(shown, "|") != strings.Join(c.shown, "|") {
+		t.Errorf("displays %q, want %q", shown, c.shown)
+	}
+}
+
+// same compares a text with what is wanted of it; see cellCase.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if part, ok := strings.CutPrefix(want, "~"); ok {
+		if got == "" || !strings.Contains(got, part) {
+			t.Errorf("%s: %q does not contain %q", what, got, part)
+		}
+	} else if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// What is said and what is written stay in order, and nothing waits for the
+// end of a cell.
+func TestPythonStreams(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.send(interpreter.Order{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(60)"})
+		d.next()
+		began := time.Now()
+		d.out.await(t, "half")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("half a line took %v", took)
+		}
+		d.interrupt()
+		d.finish()
+		d.send(interpreter.Order{Op: "cell", Code: "print('before')\ndisplay(1)\ntime.sleep(60)"})
+		d.next()
+		if m := d.next(); m.Type != "display" || d.out.take() != "before\n" {
+			t.Errorf("said %+v before the output that came first", m)
+		}
+		d.interrupt()
+		d.finish()
+	})
+}
+
+func TestPythonInterrupt(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell("import time, asyncio, subprocess")
+		for _, code := range []string{
+			"print('go'); time.sleep(60)",
+			"print('go')\nwhile True: pass",
+			"print('go')\nawait asyncio.sleep(60)",
+			"print('go')\nsubprocess.run(['sleep', '60'])",
+			"!echo go; sleep 60",
+			"print('go')\nwhile True: display(1)",
+		} {
+			d.interrupt() // none runs: it is ignored
+			d.send(interpreter.Order{Op: "cell", Code: code})
+			d.out.await(t, "go")
+			d.interrupt()
+			said, _, _ := d.finish()
+			if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+				t.Errorf("%s: %+v", code, errs)
+			}
+		}
+		for range 50 {
+			d.send(interpreter.Order{Op: "cell", Code: "1"})
+			d.interrupt() // at some moment of a cell
+			d.finish()
+			d.interrupt()
+			d.interrupt()
+		}
+		if said, _, stderr := d.cell("2"); len(find(said, "result")) != 1 || stderr != "" {
+			t.Errorf("after late interrupts: %+v, %s", said, stderr)
+		}
+	})
+}
+
+func TestPythonOrders(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.send(interpreter.Order{Op: "ping", Nonce: "é"})
+		if m := d.next(); m.Type != "pong" || m.Nonce != "é" {
+			t.Errorf("ping: %+v", m)
+		}
+		d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
+		d.cell("import os; os.environ['B'] = 'old'")
+		_, out, _ := d.order(interpreter.Order{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
+		same(t, "in the cell", out, "1 2 /usr\n")
+		_, out, _ = d.cell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
+		same(t, "after it", out, "None old /usr\n")
+		said, _, _ := d.order(interpreter.Order{Op: "cell", Dir: "/nowhere", Code: "1"})
+		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
+			t.Errorf("a directory that is not there: %+v", said)
+		}
+		d.send(interpreter.Order{Op: "cell", Code: "os.close(3)"})
+		for {
+			if _, err := d.read(); err != nil {
+				break
+			}
+		}
+		if code := d.wait(); code == 0 {
+			t.Errorf("without a channel it ended with 0")
+		}
+	})
+}
+
+// Tasks go on between cells.
+func TestPythonTasksWhileIdle(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
+		d.out.await(t, "tick 2\n")
+		cellCase{code: "t.done()", result: "True"}.check(t, d, 0)
+	})
+}
+
+func TestPythonForms(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell(`class T:
+    def _repr_html_(self): return '<b>é</b>'
+    def _repr_markdown_(self): return '*m*'
+    def _repr_svg_(self): return '<svg/>'
+    def _repr_png_(self): return b'\x89PNG'
+    def _repr_jpeg_(self): return b'\xff\xd8\xff'
+    def _repr_pdf_(self): return b'%PDF'
+    def _repr_latex_(self): return '$x$'
+    def _repr_json_(self): return {'a': [1]}
+    def _repr_javascript_(self): return 'x()'
+class M:
+    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/html': 'h', 'application/vnd.x+json': {'b': None}}
+class Broken:
+    def _repr_html_(self): 1/0`)
+		for code, want := range map[string]map[string]string{
+			"T()": {
+				"text/html": "<b>é</b>", "text/markdown": "*m*", "image/svg+xml": "<svg/>", "image/png": "iVBORw==", "image/jpeg": "/9j/",
+				"application/pdf": "JVBERg==", "text/latex": "$x$", "application/json": `{"a": [1]}`, "application/javascript": "x()", "text/plain": "~T",
+			},
+			"M()":              {"text/html": "h", "application/vnd.x+json": `{"b": null}`, "text/plain": "~M"},
+			"Broken()":         {"text/plain": "~Broken"},
+			"T":                {"text/plain": "~T"},
+			"[1, {'a': None}]": {"text/plain": "[1, {'a': None}]", "application/json": `[1, {"a": null}]`},
+			"[float('nan')]":   {"text/plain": "[nan]"},
+			"[object]":         {"text/plain": "~object"},
+			"{'a': {1: 2}}":    {"text/plain": "{'a': {1: 2}}", "application/json": `{"a": {"1": 2}}`},
+			"import IPython.display as i; i.HTML('<i>')": {"text/html": "<i>", "text/plain": "~HTML object"},
+			"i.Markdown('*')":      {"text/markdown": "*", "text/plain": "~Markdown object"},
+			"i.Image(b'\\x89PNG')": {"image/png": "iVBORw==", "text/plain": "~Image object"},
+		} {
+			if strings.HasPrefix(code, "i.") {
+				d.cell("import IPython.display as i")
+			}
+			said, _, _ := d.cell(code)
+			results := find(said, "result")
+			if len(results) != 1 {
+				t.Errorf("%s: %+v", code, said)
+				continue
+			}
+			for mime, text := range want {
+				same(t, code+" "+mime, data(results[0], mime), text)
+			}
+			for mime := range results[0].Data {
+				if _, ok := want[mime]; !ok {
+					t.Errorf("%s: has %s too: %s", code, mime, data(results[0], mime))
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package interpreter
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// maxTypeScript is how much TypeScript is looked at, in bytes.
+const maxTypeScript = 16 << 20
+
+// typesErased ends a cell that was TypeScript. Its imports may name what is
+// only a type, so that what is missing from a module is not an error yet.
+const typesErased = "// types erased"
+
+// SyntaxError is what is wrong with TypeScript.
+type SyntaxError struct {
+	Line    int    `json:"line,omitempty"`   // from 1, or 0 for no place in particular
+	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Message string `json:"message"`
+	Text    string `json:"text,omitempty"` // of the line
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string {
+	if e.Line == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// Traceback shows the error as Node.js shows one of JavaScript in a file.
+func (e *SyntaxError) Traceback(file string) string {
+	if e.Line == 0 {
+		return "SyntaxError: " + e.Message
+	}
+	before := []rune(e.Text)
+	before = before[:min(max(e.Column-1, 0), len(before))]
+	for i, r := range before {
+		if r != '\t' {
+			before[i] = ' '
+		}
+	}
+	return fmt.Sprintf("%s:%d\n%s\n%s^\n\nSyntaxError: %s\n    at %s:%d:%d",
+		file, e.Line, e.Text, string(before), e.Message, file, e.Line, e.Column)
+}
+
+// TypeScript makes JavaScript of a TypeScript program. Types are taken away,
+// not checked, and what is imported for its type alone is not imported.
+// Statements stay on the lines that they were on, so that tracebacks are true
+// without a source map. A failure is a [SyntaxError].
+//
+// It runs for as long as it takes, and there are programs of a hundred bytes
+// for which that is for ever: see [Transpiler] for code that others wrote.
+func TypeScript(code string) (js string, err error) {
+	return typeScript(code, `{}`)
+}
+
+// TypeScriptCell is [TypeScript] for a cell: imports that it does not use
+// itself are kept for the cells to come.
+func TypeScriptCell(code string) (js string, err error) {
+	js, err = typeScript(code, `{"compilerOptions":{"verbatimModuleSyntax":true}}`)
+	if err != nil {
+		return "", err
+	}
+	return js + "\n" + typesErased, nil
+}
+
+func typeScript(code, config string) (js string, err error) {
+	if len(code) > maxTypeScript {
+		return "", &SyntaxError{Message: fmt.Sprintf("%d bytes of TypeScript are too many, the most is %d", len(code), maxTypeScript)}
+	}
+	defer func() {
+		// The compiler is not ours, and its input is anybody's.
+		if r := recover(); r != nil {
+			js, err = "", &SyntaxError{Message: fmt.Sprintf("the TypeScript compiler failed: %.200v", r)}
+		}
+	}()
+	// The compiler counts lines as editors do, JavaScript with two more ends.
+	plain, mapped, err := compile(code, api.TransformOptions{
+		Loader: api.LoaderTS, TsconfigRaw: config,
+		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
+	})
+	if err != nil {
+		return "", err
+	}
+	var m struct{ Mappings string }
+	if err := json.Unmarshal(mapped, &m); err != nil {
+		return plain, nil
+	}
+	laid := layLines(plain, m.Mappings)
+	if laid != plain && !same(laid, plain) {
+		return plain, nil
+	}
+	return laid, nil
+}
+
+// compile runs the compiler with the options that are always the same.
+func compile(code string, o api.TransformOptions) (js string, mapped []byte, err error) {
+	o.Target = api.ES2022
+	o.Engines = []api.Engine{{Name: api.EngineNode, Version: "18"}}
+	o.LegalComments = api.LegalCommentsNone
+	o.TreeShaking = api.TreeShakingFalse
+	o.LogLevel = api.LogLevelSilent
+	o.LogLimit = 1
+	o.Charset = api.CharsetUTF8
+	r := api.Transform(code, o)
+	if len(r.Errors) == 0 {
+		return strings.TrimSuffix(string(r.Code), "\n"), r.Map, nil
+	}
+	e := &SyntaxError{Message: r.Errors[0].Text}
+	if at := r.Errors[0].Location; at != nil {
+		column := min(max(at.Column, 0), len(at.LineText))
+		e.Line, e.Column, e.Text = at.Line, utf8.RuneCountInString(at.LineText[:column])+1, at.LineText
+	}
+	return "", nil, e
+}
+
+// same reports whether two texts are the same JavaScript but for their lines.
+func same(a, b string) bool {
+	var out [2]string
+	for i, code := range []string{a, b} {
+		js, _, err := compile(code, api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true})
+		if err != nil {
+			return false
+		}
+		out[i] = js
+	}
+	return out[0] == out[1]
+}

@@ -1,0 +1,223 @@
+package interpreter
+
+import "strings"
+
+// A mark says on which line of the source a piece of the output was that
+// begins at a column. Both count from 0, columns in UTF-16.
+type mark struct{ column, line int }
+
+// marksOf reads the mappings of a source map, line by line of the output.
+// What cannot be read ends it.
+func marksOf(mappings string) [][]mark {
+	var lines [][]mark
+	source := 0
+	for line := range strings.SplitSeq(mappings, ";") {
+		var marks []mark
+		column := 0
+		for segment := range strings.SplitSeq(line, ",") {
+			fields, ok := numbers(segment)
+			if !ok {
+				return lines
+			}
+			if len(fields) > 0 {
+				column += fields[0]
+			}
+			if len(fields) >= 4 {
+				source += fields[2]
+				marks = append(marks, mark{column, source})
+			}
+		}
+		lines = append(lines, marks)
+	}
+	return lines
+}
+
+// numbers reads the variable-length numbers of a segment.
+func numbers(segment string) (out []int, ok bool) {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	n, shift := 0, 0
+	for i := range len(segment) {
+		d := strings.IndexByte(digits, segment[i])
+		if d < 0 || shift > 30 {
+			return nil, false
+		}
+		n |= d & 31 << shift
+		shift += 5
+		if d&32 != 0 {
+			continue
+		}
+		if n&1 != 0 {
+			out = append(out, -(n >> 1))
+		} else {
+			out = append(out, n>>1)
+		}
+		n, shift = 0, 0
+	}
+	return out, shift == 0
+}
+
+// layLines breaks and joins the lines of a compiler's output so that each
+// piece is on the line of the source that it comes from, as far as JavaScript
+// allows. The output ends each statement with a semicolon, which makes most
+// lines' ends mere space.
+func layLines(js, mappings string) string {
+	out := make([]byte, 0, len(js)+len(js)/8)
+	marks := marksOf(mappings)
+	fixed := fixedEnds(js)
+	at := 0   // the line of the source that the output is on
+	end := -1 // where the line before ended
+	for line := range strings.SplitSeq(js, "\n") {
+		var here []mark
+		if len(marks) > 0 {
+			here, marks = marks[0], marks[1:]
+		}
+		from := 0 // what is written of the line
+		switch {
+		case end < 0:
+		case len(fixed) > 0 && fixed[0] == end:
+			fixed = fixed[1:]
+			out = append(out, '\n')
+			at++
+		default:
+			out = append(out, ' ')
+			from = len(line) - len(strings.TrimLeft(line, " "))
+		}
+		for _, m := range here {
+			// A piece begins with its indentation, of which nothing is left.
+			column := max(byteColumn(line, m.column), from)
+			if m.line <= at || !breakable(line[:column], from) {
+				continue
+			}
+			out = append(out, line[from:column]...)
+			out = append(out, strings.Repeat("\n", m.line-at)...)
+			from, at = column, m.line
+		}
+		out = append(out, line[from:]...)
+		end += len(line) + 1
+	}
+	return string(out)
+}
+
+// breakable reports whether a line of output may be broken after a part of
+// it: where a line begins, or after a sign that wants more to come.
+func breakable(before string, from int) bool {
+	before = strings.TrimRight(before[from:], " ")
+	return before == "" || strings.IndexByte("([{,.;=&|?:+", before[len(before)-1]) >= 0
+}
+
+// byteColumn is the place in bytes of a column in UTF-16.
+func byteColumn(line string, column int) int {
+	for i, r := range line {
+		if column <= 0 {
+			return i
+		}
+		column--
+		if r >= 0x10000 {
+			column--
+		}
+	}
+	return len(line)
+}
+
+// fixedEnds finds the line ends of JavaScript that are more than space: those
+// in templates and after comments. It knows what the compiler writes, not all
+// that one may write.
+func fixedEnds(js string) (fixed []int) {
+	var braces []bool // whether each open brace is one of a template
+	inTemplate := false
+	last := byte(0) // the last sign, or 'a' for a word's end
+	for i := 0; i < len(js); i++ {
+		c := js[i]
+		if inTemplate {
+			switch {
+			case c == '\\':
+				i++
+				if i < len(js) && js[i] == '\n' {
+					fixed = append(fixed, i)
+				}
+			case c == '\n':
+				fixed = append(fixed, i)
+			case c == '`':
+				inTemplate, last = false, ')'
+			case c == '$' && strings.HasPrefix(js[i:], "${"):
+				i++
+				braces, inTemplate, last = append(braces, true), false, '{'
+			}
+			continue
+		}
+		switch {
+		case c == ' ':
+			continue
+		case c == '\n':
+			if last == '}' {
+				last = ';' // what a line begins with after a block is no division
+			}
+			continue
+		case c == '`':
+			inTemplate = true
+			continue
+		case c == '"', c == '\'':
+			for i++; i < len(js) && js[i] != c; i++ {
+				if js[i] == '\\' {
+					i++
+				}
+			}
+		case strings.HasPrefix(js[i:], "//"):
+			for i < len(js) && js[i] != '\n' {
+				i++
+			}
+			fixed = append(fixed, i)
+			continue
+		case strings.HasPrefix(js[i:], "/*"):
+			n := strings.Index(js[i+2:], "*/")
+			if n < 0 {
+				return fixed
+			}
+			i += 2 + n + 1
+			continue
+		case c == '/' && !divides(js[:i], last):
+			for class := false; i+1 < len(js) && (class || js[i+1] != '/'); i++ {
+				switch js[i+1] {
+				case '\\':
+					i++
+				case '[':
+					class = true
+				case ']':
+					class = false
+				}
+			}
+			i++
+		case c == '{':
+			braces = append(braces, false)
+		case c == '}' && len(braces) > 0:
+			inTemplate = braces[len(braces)-1]
+			braces = braces[:len(braces)-1]
+		}
+		last = c
+	}
+	return fixed
+}
+
+// divides reports whether a slash after js is a division.
+func divides(js string, last byte) bool {
+	switch {
+	case strings.IndexByte(")]}\"'/", last) >= 0:
+		return true
+	case last < 0x80 && !word(last):
+		return false
+	}
+	js = strings.TrimRight(js, " \n")
+	start := len(js)
+	for start > 0 && (js[start-1] >= 0x80 || word(js[start-1])) {
+		start--
+	}
+	switch js[start:] {
+	case "return", "typeof", "case", "in", "of", "delete", "void", "instanceof", "new", "throw", "yield", "await", "do", "else", "default":
+		return false
+	}
+	return true
+}
+
+func word(c byte) bool {
+	return c == '_' || c == '$' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}

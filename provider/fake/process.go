@@ -1,0 +1,364 @@
+package fake
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// process is an interpreter of the little language that speaks the drivers'
+// protocol. Beyond the commands of Exec, one to a line, it knows:
+//
+//	set NAME VALUE   keeps a value for later runs
+//	get NAME         its value is the result
+//	return JSON      a program's value
+//	raise NAME TEXT  fails
+//	die              ends the interpreter without a word
+//	deaf SECONDS     sleeps and does not hear SIGINT
+type process struct {
+	in    *instance
+	id    string
+	user  brig.Command
+	vars  map[string]string
+	count int
+	sent  chan part
+
+	mu        sync.Mutex // guards the fields below
+	orders    []interpreter.Order
+	wake      chan struct{}
+	interrupt context.CancelCauseFunc // of the cell that runs
+	gone      chan struct{}
+	ended     bool
+	code      int
+}
+
+type part struct {
+	from brig.From
+	b    []byte
+}
+
+var (
+	_ brig.Process = (*listener)(nil)
+
+	errInterrupted = errors.New("interrupted")
+)
+
+// Start implements brig.Instance.
+func (in *instance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
+	if len(cmd.Argv) > 0 && cmd.Argv[0] == "missing" {
+		return nil, brig.InvalidField("command", "no program %q", cmd.Argv[0])
+	}
+	p := &process{
+		in: in, id: id, user: cmd, vars: map[string]string{}, sent: make(chan part, 16),
+		wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	go p.serve(context.WithoutCancel(ctx))
+	return &listener{process: p, closed: make(chan struct{})}, nil
+}
+
+// Send implements brig.Process.
+func (p *process) Send(message []byte) error {
+	var o interpreter.Order
+	if err := json.Unmarshal(message, &o); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return io.ErrClosedPipe
+	}
+	p.orders = append(p.orders, o)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// listener is one server's end of a process, which outlives it. It implements
+// brig.Process.
+type listener struct {
+	*process
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Receive implements brig.Process.
+func (p *listener) Receive() (brig.From, []byte, error) {
+	select {
+	case m := <-p.sent:
+		return m.from, m.b, nil
+	case <-p.closed:
+		return 0, nil, net.ErrClosed
+	case <-p.gone:
+	case <-p.in.done:
+	}
+	select {
+	case m := <-p.sent:
+		return m.from, m.b, nil
+	default:
+		return 0, nil, io.EOF
+	}
+}
+
+// Stdin implements brig.Process.
+func (p *process) Stdin() io.WriteCloser { return nobody{} }
+
+type nobody struct{}
+
+// Write implements io.Writer.
+func (nobody) Write(b []byte) (int, error) { return len(b), nil }
+
+// Close implements io.Closer.
+func (nobody) Close() error { return nil }
+
+// Signal implements brig.Process.
+func (p *process) Signal(_ context.Context, name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if name == "SIGINT" && p.interrupt != nil {
+		p.interrupt(errInterrupted)
+	}
+	return nil
+}
+
+// Kill implements brig.Process.
+func (p *process) Kill(context.Context) error {
+	p.end(137)
+	return nil
+}
+
+func (p *process) end(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.ended, p.code = true, code
+		close(p.gone)
+	}
+}
+
+// Wait implements brig.Process.
+func (p *process) Wait(ctx context.Context) (*brig.Result, error) {
+	select {
+	case <-p.gone:
+		return &brig.Result{ExecID: p.id, Done: true, ExitCode: p.code}, nil
+	case <-p.in.done:
+		return nil, errors.New("the machine is gone")
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close implements brig.Process.
+func (p *listener) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// serve carries out orders until the process or its machine ends.
+func (p *process) serve(ctx context.Context) {
+	p.say(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1"})
+	for {
+		o, ok := p.next()
+		if !ok {
+			return
+		}
+		switch o.Op {
+		case "ping":
+			p.say(interpreter.Message{Type: "pong", Nonce: o.Nonce})
+		case "warm":
+		default:
+			p.carryOut(ctx, o)
+		}
+	}
+}
+
+func (p *process) next() (interpreter.Order, bool) {
+	for {
+		p.mu.Lock()
+		if len(p.orders) > 0 {
+			o := p.orders[0]
+			p.orders = p.orders[1:]
+			p.mu.Unlock()
+			return o, true
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.wake:
+		case <-p.gone:
+			return interpreter.Order{}, false
+		case <-p.in.done:
+			return interpreter.Order{}, false
+		}
+	}
+}
+
+func (p *process) carryOut(ctx context.Context, o interpreter.Order) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	p.mu.Lock()
+	p.interrupt = cancel
+	p.mu.Unlock()
+	p.count++
+	if o.Op == "cell" {
+		p.say(interpreter.Message{Type: "started", Count: p.count})
+	}
+	end := interpreter.Message{Type: "end"}
+	for line := range strings.Lines(o.Code) {
+		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, o, words, &end) {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.interrupt = nil
+	p.mu.Unlock()
+	end.Artifacts = p.artifacts()
+	p.say(end)
+	if o.Op == "program" {
+		p.end(end.Code)
+	}
+}
+
+// line does one line and reports whether to go on.
+func (p *process) line(ctx context.Context, o interpreter.Order, words []string, end *interpreter.Message) bool {
+	args := words[1:]
+	fail := func(name, text string) bool {
+		if o.Op == "cell" {
+			p.say(interpreter.Message{Type: "error", Name: name, Value: text, Traceback: name + ": " + text})
+		} else {
+			end.Code, end.Failure = 1, &interpreter.Failure{Name: name, Message: text}
+		}
+		return false
+	}
+	switch words[0] {
+	case "set":
+		p.vars[args[0]] = strings.Join(args[1:], " ")
+	case "get":
+		v, err := json.Marshal(p.vars[args[0]])
+		if err == nil {
+			p.say(interpreter.Message{Type: "result", Data: map[string]json.RawMessage{"text/plain": v}})
+		}
+	case "return":
+		end.Returned = json.RawMessage(strings.Join(args, " "))
+	case "raise":
+		return fail(args[0], strings.Join(args[1:], " "))
+	case "die":
+		p.end(1)
+		return false
+	case "deaf":
+		secs, err := time.ParseDuration(args[0] + "s")
+		if err == nil {
+			time.Sleep(secs)
+		}
+	default:
+		cmd := p.user
+		cmd.Env = maps.Clone(o.Env)
+		code, err := p.in.run(ctx, brig.Command{Argv: words, Env: cmd.Env},
+			brig.IO{Stdout: output{p, brig.FromStdout}, Stderr: output{p, brig.FromStderr}})
+		if ctx.Err() != nil {
+			return fail("KeyboardInterrupt", "")
+		}
+		if err != nil {
+			return fail("NameError", err.Error())
+		}
+		if code != 0 || words[0] == "exit" {
+			end.Code = code
+			return false
+		}
+	}
+	return true
+}
+
+func (p *process) artifacts() bool {
+	p.in.mu.Lock()
+	defer p.in.mu.Unlock()
+	return slices.ContainsFunc(slices.Collect(maps.Keys(p.in.files)), func(name string) bool {
+		return path.Dir(name) == "/workspace/artifacts"
+	})
+}
+
+type output struct {
+	p    *process
+	from brig.From
+}
+
+// Write implements io.Writer.
+func (o output) Write(b []byte) (int, error) {
+	o.p.put(part{o.from, bytes.Clone(b)})
+	return len(b), nil
+}
+
+func (p *process) say(m interpreter.Message) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		b = fmt.Appendf(nil, `{"type":"error","name":"Error","value":%q}`, err)
+	}
+	p.put(part{brig.FromMessage, b})
+}
+
+func (p *process) put(m part) {
+	select {
+	case p.sent <- m:
+	case <-p.gone:
+	case <-p.in.done:
+	}
+}
+
+// Keep implements brig.Instance.
+func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
+	fp, ok := p.(*listener)
+	if !ok {
+		return fmt.Errorf("keep: %T is not a process of this provider", p)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.kept == nil {
+		in.kept = map[string]brig.Kept{}
+	}
+	if delete(in.kept, fp.id); len(note) > 0 {
+		in.kept[fp.id] = brig.Kept{ID: fp.id, Note: bytes.Clone(note), Process: fp}
+	}
+	return nil
+}
+
+// Kept implements brig.Instance.
+func (in *instance) Kept(context.Context) ([]brig.Kept, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var out []brig.Kept
+	for _, k := range in.kept {
+		k.Process = &listener{process: k.Process.(*listener).process, closed: make(chan struct{})}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// Bind implements brig.Instance.
+func (in *instance) Bind(_ context.Context, spec brig.Spec, lease time.Time) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.exit != nil {
+		return fmt.Errorf("bind %s: it has ended", in.id)
+	}
+	in.spec = spec
+	in.lease.Reset(time.Until(lease))
+	return nil
+}
+
+// Freeze implements brig.Instance.
+func (in *instance) Freeze(context.Context) error { return nil }
+
+// Thaw implements brig.Instance.
+func (in *instance) Thaw(context.Context) error { return nil }

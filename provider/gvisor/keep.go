@@ -1,0 +1,142 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+)
+
+// keptDescriptors is how many descriptors a process has on the host.
+const keptDescriptors = 5
+
+// keepsakes are the host's ends of processes, which a shim holds so that they
+// survive the server.
+type keepsakes struct {
+	mu sync.Mutex // guards the field below
+	by map[string]keepsake
+}
+
+type keepsake struct {
+	note []byte
+	fds  []int
+}
+
+// put keeps, replaces, or with an empty note drops. The descriptors are the
+// keeper's from now on.
+func (k *keepsakes) put(id string, note []byte, fds []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old, known := k.by[id]
+	switch {
+	case len(note) == 0:
+		delete(k.by, id)
+	case len(fds) == 0 && known:
+		k.by[id] = keepsake{note, old.fds} // only the note has changed
+		return
+	default:
+		if k.by == nil {
+			k.by = map[string]keepsake{}
+		}
+		k.by[id] = keepsake{note, fds}
+		fds = nil
+	}
+	for _, fd := range append(old.fds, fds...) {
+		unix.Close(fd)
+	}
+}
+
+// sendAll sends everything that is kept, and an answer without an ID.
+func (k *keepsakes) sendAll(c *net.UnixConn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, v := range k.by {
+		if send(c, answer{ID: id, Note: v.note}, v.fds...) != nil {
+			return
+		}
+	}
+	_ = send(c, answer{})
+}
+
+// Start implements brig.Instance.
+func (i *instance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
+	p, err := i.guest.Start(ctx, id, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Keep implements brig.Instance.
+func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) error {
+	gp, ok := p.(*guest.Process)
+	if !ok {
+		return fmt.Errorf("keep: %T is not a process of this provider", p)
+	}
+	return gp.Descriptors(func(fds []int) error {
+		if len(note) == 0 {
+			fds = nil
+		}
+		return i.l.tell(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
+	})
+}
+
+// Kept implements brig.Instance.
+func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
+	c, err := i.l.ask(ctx, request{Op: "kept"})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	var out []brig.Kept
+	r := &answers{c: c}
+	for {
+		a, fds, err := r.next()
+		if err != nil {
+			return out, fmt.Errorf("ask shim what it keeps: %w", err)
+		}
+		if a.ID == "" {
+			return out, nil
+		}
+		p, err := i.guest.Adopt(a.ID, fds)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, brig.Kept{ID: a.ID, Note: a.Note, Process: p})
+	}
+}
+
+// answers reads answers and the descriptors that come with them. The kernel
+// ends a read where descriptors end, so none is taken for another's.
+type answers struct {
+	c   *net.UnixConn
+	buf []byte
+}
+
+func (r *answers) next() (a answer, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*keptDescriptors))
+	for {
+		if line, rest, ok := bytes.Cut(r.buf, []byte("\n")); ok {
+			r.buf = rest
+			return a, fds, json.Unmarshal(line, &a)
+		}
+		b := make([]byte, maxRequest)
+		n, oobn, _, _, err := r.c.ReadMsgUnix(b, oob)
+		if err != nil {
+			return a, fds, err
+		}
+		if n == 0 {
+			return a, fds, net.ErrClosed
+		}
+		r.buf = append(r.buf, b[:n]...)
+		fds = append(fds, descriptors(oob[:oobn])...)
+	}
+}
