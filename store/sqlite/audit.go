@@ -16,14 +16,13 @@ func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
 	if len(events) == 0 {
 		return ctx.Err()
 	}
-	err := s.write(ctx, events, func(*sql.Tx) error { return nil })
+	err := s.write(ctx, events, func(*tx) error { return nil })
 	return wrap(err, "append %d events", len(events))
 }
 
-func appendEvents(ctx context.Context, tx *sql.Tx, events []brig.Event) error {
+func (t *tx) appendEvents(events []brig.Event) error {
 	for _, e := range events {
-		_, err := tx.ExecContext(ctx, `
-			insert into events (at, op, actor, tenant, sandbox, phase, kind) values ($1, $2, $3, $4, $5, $6, $7)`,
+		_, err := t.exec(insertEvent,
 			e.At.UTC().Format(time.RFC3339Nano), e.Op, e.Actor, e.Tenant, string(e.Sandbox), string(e.Phase), string(e.Kind))
 		if err != nil {
 			return fmt.Errorf("append event %s: %w", e.Op, err)
@@ -58,11 +57,8 @@ func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
 
 // PutKey implements brig.Store.
 func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
-	err := s.write(ctx, nil, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			insert into keys (hash, actor, tenant, role) values ($1, $2, $3, $4)
-			on conflict (hash) do update set
-				actor = excluded.actor, tenant = excluded.tenant, role = excluded.role`,
+	err := s.write(ctx, nil, func(t *tx) error {
+		_, err := t.exec(putKey,
 			k.Hash[:], k.Actor.Name, k.Actor.Tenant, int(k.Actor.Role))
 		return err
 	})

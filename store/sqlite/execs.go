@@ -16,21 +16,18 @@ func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
 	if err != nil {
 		return wrap(err, "encode execution %s", x.ExecID)
 	}
-	err = s.write(ctx, nil, func(tx *sql.Tx) error {
+	err = s.write(ctx, nil, func(t *tx) error {
 		// Of a sandbox that is gone nothing may be kept: nobody would ever
 		// remove it again.
 		var exists bool
-		err := tx.QueryRowContext(ctx, `select exists (select 1 from sandboxes where id = $1)`, string(x.Sandbox)).Scan(&exists)
+		err := t.row(selectExists, string(x.Sandbox)).Scan(&exists)
 		if err != nil {
 			return err
 		}
 		if !exists {
 			return contract.NoSandbox(string(x.Sandbox))
 		}
-		_, err = tx.ExecContext(ctx, `
-			insert into executions (sandbox, id, started_ns, doc, data) values ($1, $2, $3, $4, $5)
-			on conflict (sandbox, id) do update set
-				started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data`,
+		_, err = t.exec(putExecution,
 			string(x.Sandbox), x.ExecID, nanos(x.Started), doc, data)
 		return err
 	})
@@ -56,30 +53,27 @@ func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Executi
 
 // PutRun implements brig.Store.
 func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
-	return s.putRun(ctx, tenant, o, events, func(*sql.Tx) error { return nil })
+	return s.putRun(ctx, tenant, o, events, func(*tx) error { return nil })
 }
 
 // EndRun implements brig.Store.
 func (s *Store) EndRun(ctx context.Context, sandbox brig.ID, tenant string, o *brig.Outcome, events ...brig.Event) error {
-	return s.putRun(ctx, tenant, o, events, func(tx *sql.Tx) error { return remove(ctx, tx, sandbox) })
+	return s.putRun(ctx, tenant, o, events, func(t *tx) error { return t.remove(sandbox) })
 }
 
 // putRun writes an outcome and does what else belongs to it.
-func (s *Store) putRun(ctx context.Context, tenant string, o *brig.Outcome, events []brig.Event, also func(*sql.Tx) error) error {
+func (s *Store) putRun(ctx context.Context, tenant string, o *brig.Outcome, events []brig.Event, also func(*tx) error) error {
 	doc, data, err := encode(o)
 	if err != nil {
 		return wrap(err, "encode run %s", o.Sandbox)
 	}
-	err = s.write(ctx, events, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			insert into runs (tenant, name, put_ns, doc, data) values ($1, $2, $3, $4, $5)
-			on conflict (tenant, name) do update set
-				put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`,
+	err = s.write(ctx, events, func(t *tx) error {
+		_, err := t.exec(putRun,
 			tenant, o.Sandbox, nanos(s.Now()), doc, data)
 		if err != nil {
 			return err
 		}
-		return also(tx)
+		return also(t)
 	})
 	return wrap(err, "put run %s", o.Sandbox)
 }
@@ -95,9 +89,9 @@ func (s *Store) GetRun(ctx context.Context, tenant, name string) (*brig.Outcome,
 }
 
 // PruneRuns implements brig.Store.
-func (s *Store) PruneRuns(ctx context.Context, t time.Time) error {
-	err := s.write(ctx, nil, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `delete from runs where put_ns < $1`, nanos(t))
+func (s *Store) PruneRuns(ctx context.Context, before time.Time) error {
+	err := s.write(ctx, nil, func(t *tx) error {
+		_, err := t.exec(deleteRuns, nanos(before))
 		return err
 	})
 	return wrap(err, "prune runs")

@@ -64,7 +64,11 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if s.readers, err = connect(path, maxReaders, "_query_only=1"); err != nil {
 		return nil, errors.Join(err, s.writer.Close())
 	}
-	if err := migrate(ctx, s.writer); err != nil {
+	err = migrate(ctx, s.writer)
+	if err == nil {
+		s.ready, err = prepare(ctx, s.writer)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -17,24 +17,19 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	if err != nil {
 		return wrap(err, "encode sandbox %s", r.ID)
 	}
-	err = s.write(ctx, events, func(tx *sql.Tx) error {
-		if err := admit(ctx, tx, r); err != nil {
-			return err
+	err = s.write(ctx, events, func(t *tx) error {
+		n, err := int64(0), error(nil)
+		if r.Rev == 0 {
+			n, err = t.exec(insertSandbox, string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
+				nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data)
+		} else {
+			n, err = t.exec(updateSandbox, string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
+				nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data, r.Rev)
 		}
-		_, err := tx.ExecContext(ctx, `
-			insert into sandboxes (id, tenant, name, state, digest, created_ns, expires_ns, rev, doc, data)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-			on conflict (id) do update set
-				tenant = excluded.tenant, name = excluded.name, state = excluded.state,
-				digest = excluded.digest, created_ns = excluded.created_ns,
-				expires_ns = excluded.expires_ns, rev = excluded.rev,
-				doc = excluded.doc, data = excluded.data`,
-			string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
-			nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data)
-		if err != nil {
-			return err
+		if n == 0 || err != nil {
+			return t.refused(r, err)
 		}
-		return putLabels(ctx, tx, r)
+		return t.putLabels(r)
 	})
 	if err != nil {
 		return wrap(err, "put sandbox %s", r.ID)
@@ -43,43 +38,37 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	return nil
 }
 
-// admit checks that r may be written. The transaction is immediate, so what
-// it finds stays true until the commit.
-func admit(ctx context.Context, tx *sql.Tx, r *brig.Record) error {
+// refused says why a record could not be written: err, unless it is that
+// somebody else has what should be unique, or has changed it.
+func (t *tx) refused(r *brig.Record, err error) error {
 	var rev int64
-	err := tx.QueryRowContext(ctx, `select rev from sandboxes where id = $1`, string(r.ID)).Scan(&rev)
-	exists := err == nil
+	scanErr := t.row(selectRev, string(r.ID)).Scan(&rev)
+	exists := scanErr == nil
 	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return err
+	case scanErr != nil && !errors.Is(scanErr, sql.ErrNoRows):
+		return errors.Join(err, scanErr)
 	case r.Rev == 0 && exists:
 		return contract.IDTaken(r.ID)
 	case r.Rev != 0 && rev != r.Rev:
 		return contract.Moved(r)
 	}
 	var taken bool
-	err = tx.QueryRowContext(ctx,
-		`select exists (select 1 from sandboxes where tenant = $1 and name = $2 and id <> $3)`,
+	scanErr = t.row(selectNameTaken,
 		r.Tenant, r.Spec.Name, string(r.ID)).Scan(&taken)
-	if err != nil {
-		return err
-	}
-	if taken {
+	if scanErr == nil && taken {
 		return contract.NameTaken(r.Spec.Name)
 	}
-	return nil
+	return errors.Join(err, scanErr)
 }
 
-func putLabels(ctx context.Context, tx *sql.Tx, r *brig.Record) error {
+func (t *tx) putLabels(r *brig.Record) error {
 	if r.Rev != 0 {
-		if _, err := tx.ExecContext(ctx, `delete from labels where sandbox = $1`, string(r.ID)); err != nil {
+		if _, err := t.exec(deleteLabels, string(r.ID)); err != nil {
 			return err
 		}
 	}
 	for k, v := range r.Spec.Labels {
-		_, err := tx.ExecContext(ctx,
-			`insert into labels (sandbox, key, value) values ($1, $2, $3)`, string(r.ID), k, v)
-		if err != nil {
+		if _, err := t.exec(insertLabel, string(r.ID), k, v); err != nil {
 			return err
 		}
 	}
@@ -126,12 +115,12 @@ func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 // Delete implements brig.Store. Executions and labels go with the record by
 // their foreign keys.
 func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
-	err := s.write(ctx, events, func(tx *sql.Tx) error { return remove(ctx, tx, id) })
+	err := s.write(ctx, events, func(t *tx) error { return t.remove(id) })
 	return wrap(err, "delete sandbox %s", id)
 }
 
-func remove(ctx context.Context, tx *sql.Tx, id brig.ID) error {
-	_, err := tx.ExecContext(ctx, `delete from sandboxes where id = $1`, string(id))
+func (t *tx) remove(id brig.ID) error {
+	_, err := t.exec(deleteSandbox, string(id))
 	return err
 }
 

@@ -27,6 +27,9 @@ type Store struct {
 	// queue in order instead of polling for the file's lock.
 	writer  *sql.DB
 	readers *sql.DB
+	// ready are the statements of writes. SQLite spends as long on reading one
+	// as on carrying it out.
+	ready map[string]*sql.Stmt
 }
 
 var _ brig.Store = (*Store)(nil)
@@ -43,8 +46,8 @@ func (s *Store) Close() error {
 
 // write runs f in a transaction that nobody else writes beside. It commits
 // when f succeeds, the events with it, and changes nothing otherwise.
-func (s *Store) write(ctx context.Context, events []brig.Event, f func(*sql.Tx) error) error {
-	tx, err := s.writer.BeginTx(ctx, nil)
+func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
+	inner, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 			// SQLite waits for another process's lock without asking ctx.
@@ -52,15 +55,46 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*sql.Tx) 
 		}
 		return err
 	}
-	defer tx.Rollback() // after Commit it does nothing
-	if err := f(tx); err != nil {
+	defer inner.Rollback() // after Commit it does nothing
+	// A write that has its turn is over in no time: to watch for its caller's
+	// end costs more.
+	t := &tx{Tx: inner, ctx: context.WithoutCancel(ctx), ready: s.ready}
+	if err := f(t); err != nil {
 		return err
 	}
-	if err := appendEvents(ctx, tx, events); err != nil {
+	if err := t.appendEvents(events); err != nil {
 		return err
 	}
-	return tx.Commit()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return inner.Commit()
 }
+
+// tx is a transaction that writes.
+type tx struct {
+	*sql.Tx
+	ctx   context.Context
+	ready map[string]*sql.Stmt
+}
+
+// exec carries out a statement, and reports how many rows it changed.
+func (t *tx) exec(query string, args ...any) (int64, error) {
+	res, err := t.stmt(query).ExecContext(t.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// row asks for one row.
+func (t *tx) row(query string, args ...any) *sql.Row {
+	return t.stmt(query).QueryRowContext(t.ctx, args...)
+}
+
+// stmt returns a statement of this transaction. Every one is in statements: a
+// test fails for one that is not.
+func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.ready[query]) }
 
 // wrap says what was being done when err came, unless err is for the caller.
 func wrap(err error, format string, args ...any) error {

@@ -1,0 +1,56 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+)
+
+// The statements of writes.
+const (
+	insertSandbox = `
+		insert into sandboxes (id, tenant, name, state, digest, created_ns, expires_ns, rev, doc, data)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	updateSandbox = `
+		update sandboxes set tenant = $2, name = $3, state = $4, digest = $5, created_ns = $6, expires_ns = $7,
+			rev = $8, doc = $9, data = $10
+		where id = $1 and rev = $11`
+	selectRev       = `select rev from sandboxes where id = $1`
+	selectNameTaken = `select exists (select 1 from sandboxes where tenant = $1 and name = $2 and id <> $3)`
+	deleteLabels    = `delete from labels where sandbox = $1`
+	insertLabel     = `insert into labels (sandbox, key, value) values ($1, $2, $3)`
+	deleteSandbox   = `delete from sandboxes where id = $1`
+	selectExists    = `select exists (select 1 from sandboxes where id = $1)`
+	putExecution    = `
+		insert into executions (sandbox, id, started_ns, doc, data) values ($1, $2, $3, $4, $5)
+		on conflict (sandbox, id) do update set
+			started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data`
+	putRun = `
+		insert into runs (tenant, name, put_ns, doc, data) values ($1, $2, $3, $4, $5)
+		on conflict (tenant, name) do update set
+			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`
+	deleteRuns  = `delete from runs where put_ns < $1`
+	insertEvent = `
+		insert into events (at, op, actor, tenant, sandbox, phase, kind) values ($1, $2, $3, $4, $5, $6, $7)`
+	putKey = `
+		insert into keys (hash, actor, tenant, role) values ($1, $2, $3, $4)
+		on conflict (hash) do update set
+			actor = excluded.actor, tenant = excluded.tenant, role = excluded.role`
+)
+
+// statements lists them all, for prepare.
+var statements = []string{
+	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent, putKey,
+}
+
+// prepare reads every statement once.
+func prepare(ctx context.Context, db *sql.DB) (map[string]*sql.Stmt, error) {
+	out := map[string]*sql.Stmt{}
+	for _, q := range statements {
+		s, err := db.PrepareContext(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		out[q] = s
+	}
+	return out, nil
+}
