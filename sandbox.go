@@ -27,6 +27,9 @@ type Spec struct {
 	Limits Limits
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
+	// FreezeAfter is how long the sandbox may be unused before everything in
+	// it stops until it is used again. Default never.
+	FreezeAfter time.Duration `json:",omitzero"`
 	// Ephemeral sandboxes die with the process that asked for them and leave
 	// no record; the engine sets it for one-shot programs.
 	Ephemeral bool

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -32,6 +33,11 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if err != nil {
 		return nil, err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return nil, err
+	}
+	defer rest()
 	if err := e.renew(ctx, v.rec, in, code.Timeout); err != nil {
 		return nil, err
 	}
@@ -57,6 +63,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	r := newCodeRun(e, v.rec, in, c, on)
 	r.res.Queued = queued
 	res, err := r.do(ctx, code)
+	failpoint.Hit("code.ran")
 	if err != nil {
 		return nil, err
 	}

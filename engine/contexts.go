@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -134,6 +135,11 @@ func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.Conte
 	if err != nil {
 		return nil, err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return nil, err
+	}
+	defer rest()
 	if err := e.renew(ctx, v.rec, in, 0); err != nil {
 		return nil, err
 	}
@@ -220,6 +226,7 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 			return e.lost(ctx, rec, in, err)
 		}
 	}
+	failpoint.Hit("context.opened")
 	c.mu.Lock()
 	if c.removed {
 		c.mu.Unlock()
@@ -233,7 +240,9 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	if err != nil {
 		return fmt.Errorf("encode context: %w", err)
 	}
-	return in.Keep(ctx, session.Process, b)
+	err = in.Keep(ctx, session.Process, b)
+	failpoint.Hit("context.kept")
+	return err
 }
 
 // Contexts implements brig.Service.
@@ -274,9 +283,15 @@ func (e *Engine) InterruptContext(ctx context.Context, name, id string) (err err
 		return err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if _, err := e.running(v.rec); err != nil {
+	in, err := e.running(v.rec)
+	if err != nil {
 		return err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return err
+	}
+	defer rest()
 	c, err := e.context(v.rec.ID, id)
 	if err != nil {
 		return err
@@ -306,6 +321,11 @@ func (e *Engine) RestartContext(ctx context.Context, name, id string) (_ *brig.C
 	if err != nil {
 		return nil, err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return nil, err
+	}
+	defer rest()
 	c, err := e.context(v.rec.ID, id)
 	if err != nil {
 		return nil, err
@@ -344,6 +364,7 @@ func (e *Engine) stopInterpreter(ctx context.Context, in brig.Instance, c *codeC
 	if err := in.Keep(ctx, s.Process, nil); err != nil {
 		return err
 	}
+	failpoint.Hit("context.dropped")
 	err := s.Kill(ctx)
 	s.Close()
 	return err
@@ -360,6 +381,11 @@ func (e *Engine) RemoveContext(ctx context.Context, name, id string) (err error)
 	if err != nil {
 		return err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return err
+	}
+	defer rest()
 	c, err := e.context(v.rec.ID, id)
 	if err != nil {
 		return err
@@ -392,7 +418,7 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 		cs.mu.Lock()
 		cs.by[n.Context.ID] = c
 		cs.mu.Unlock()
-		e.work.Go(func() { e.reviveContext(ctx, in, c) })
+		e.work.Go(func() { e.reviveContext(ctx, rec, in, c) })
 	}
 	return nil
 }
@@ -401,13 +427,18 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 // end what it is doing: it is interrupted, for nobody waits for it.
 const reviveTime = 2 * time.Second
 
-func (e *Engine) reviveContext(ctx context.Context, in brig.Instance, c *codeContext) {
+func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) {
 	ctx = context.WithoutCancel(ctx)
 	leave, err := c.line.join(ctx)
 	if err != nil {
 		return
 	}
 	defer leave()
+	rest, err := e.awake(ctx, rec, in)
+	if err != nil {
+		return
+	}
+	defer rest()
 	s := c.session
 	watchdog := time.AfterFunc(reviveTime, func() {
 		_ = s.Kill(ctx) // the answer does not come then

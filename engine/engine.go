@@ -59,6 +59,7 @@ type Engine struct {
 	mu       sync.Mutex // guards the fields below
 	live     map[brig.ID]brig.Instance
 	contexts map[brig.ID]*contexts
+	sleepers map[brig.ID]*sleeper
 	doomed   map[brig.ID]brig.Instance // that did not go when they were told to
 }
 
@@ -82,7 +83,7 @@ func New(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
-		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, doomed: map[brig.ID]brig.Instance{},
+		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{},
 	}
 	e.pool = newPool(e, o.Pool)
 	return e
@@ -150,6 +151,7 @@ func (e *Engine) drop(id brig.ID) {
 	cs := e.contexts[id]
 	delete(e.live, id)
 	delete(e.contexts, id)
+	delete(e.sleepers, id)
 	e.mu.Unlock()
 	cs.close()
 }

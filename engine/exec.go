@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // Exec implements brig.Service.
@@ -28,6 +29,11 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if err != nil {
 		return nil, err
 	}
+	rest, err := e.awake(ctx, v.rec, in)
+	if err != nil {
+		return nil, err
+	}
+	defer rest()
 	if err := e.renew(ctx, v.rec, in, cmd.Timeout); err != nil {
 		return nil, err
 	}
@@ -45,12 +51,14 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 	if err := e.Store.PutExec(ctx, x); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("exec.recorded")
 	log := newLogTee(in, rec.Spec.Limits.Output)
 	out, errs := newCapture(rec.Spec.Limits.Output), newCapture(rec.Spec.Limits.Output)
 	streams := sio
 	streams.Stdout = tee(out, log.stream(), sio.Stdout)
 	streams.Stderr = tee(errs, log.stream(), sio.Stderr)
 	res, err := in.Exec(ctx, x.ExecID, cmd, streams)
+	failpoint.Hit("exec.ran")
 	logErr := log.finish(out.output(), errs.output())
 	if logErr != nil {
 		e.Log.ErrorContext(ctx, "write the log of a sandbox", "sandbox", rec.ID, "err", logErr)
@@ -66,6 +74,7 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 	switch {
 	case err == nil || res.Done:
 		err = errors.Join(err, e.remember(wctx, x))
+		failpoint.Hit("exec.remembered")
 	case cmd.Survive && ctx.Err() != nil:
 		// It goes on; whoever asks for it later finds out how it ended.
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // visit is one call's way through the engine: enter and leave are the only
@@ -35,6 +36,7 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
 			return nil, err
 		}
+		failpoint.Hit("gate.intent")
 	}
 	e.visits.Add(1)
 	return v, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // Create implements brig.Service.
@@ -24,6 +25,7 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 		return nil, err
 	}
 	e.offer(m)
+	e.sleep(ctx, m.rec, m.in)
 	return &m.rec.Sandbox, nil
 }
 
@@ -101,6 +103,7 @@ func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instanc
 	if err := in.Extend(ctx, end); err != nil {
 		return nil, e.lost(ctx, rec, in, err)
 	}
+	failpoint.Hit("lease.extended")
 	return e.update(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Expires = end.UTC()
 		return nil
@@ -160,6 +163,7 @@ func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.
 		}
 		return nil
 	})
+	failpoint.Hit("settle.recorded")
 	if errors.Is(err, errSettled) {
 		return e.Store.Get(ctx, tenant, string(id))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -41,7 +42,9 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		e.forget(ctx, m.rec)
 		return nil, err
 	}
+	failpoint.Hit("engine.running")
 	e.adopt(m.rec, m.in)
+	failpoint.Hit("engine.adopted")
 	return m, nil
 }
 
@@ -63,6 +66,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	}}}
 	m.rec.ID = newID()
 	e.claim(m, w)
+	failpoint.Hit("engine.claimed")
 	if m.rec.Spec.Name == "" {
 		m.rec.Spec.Name = newName(w.prefix)
 	}
@@ -73,6 +77,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		}
 		return nil, err
 	}
+	failpoint.Hit("engine.registered")
 	return m, nil
 }
 
@@ -109,6 +114,7 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 		if err = m.in.Bind(ctx, spec, m.rec.Expires); err != nil {
 			e.destroy(ctx, m.rec.ID, m.in)
 		}
+		failpoint.Hit("engine.bound")
 		return err
 	}
 	leave, err := e.capacity.enter(ctx)
@@ -117,6 +123,7 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	}
 	defer leave()
 	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires)
+	failpoint.Hit("engine.made")
 	return err
 }
 

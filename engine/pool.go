@@ -96,7 +96,8 @@ func (p *pool) claim(kinds ...kind) (*waiting, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""
 	}
-	defer p.poke()
+	// Whoever claims is about to run something, and that comes first.
+	defer time.AfterFunc(refillDelay, p.poke)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, k := range kinds {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // Recover makes the machines of this host match the records, as an earlier
@@ -31,8 +32,10 @@ func (e *Engine) Recover(ctx context.Context) error {
 		if kept || err != nil {
 			known[r.ID] = true
 		}
+		failpoint.Hit("recover.one")
 	}
 	n, err := e.Provider.Sweep(ctx, known)
+	failpoint.Hit("recover.swept")
 	if n > 0 {
 		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
 	}
@@ -74,6 +77,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		_, err = e.halt(ctx, r, 0, brig.Stopped)
 		return true, err
 	}
+	e.sleep(ctx, r, in)
 	if err := e.recoverContexts(ctx, r, in); err != nil {
 		return true, err
 	}

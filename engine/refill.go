@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
 
 const (
 	// refillEvery is how often the pool looks what is missing without a claim.
 	refillEvery = 5 * time.Second
+	// refillDelay is how long after a claim the pool looks what is missing.
+	refillDelay = 10 * time.Millisecond
 	// refillTime bounds the making of one machine.
 	refillTime = 60 * time.Second
 	// waitTTL is the lease of a machine that waits; the tether to this server
@@ -30,7 +33,8 @@ func (p *pool) run(ctx context.Context) {
 	for _, w := range p.Warm {
 		p.expect(ctx, w)
 	}
-	slots := make(chan struct{}, runtime.NumCPU())
+	// The other half of the processors is for those who do not wait.
+	slots := make(chan struct{}, max(runtime.NumCPU()/2, 1))
 	tick := time.NewTicker(refillEvery)
 	defer tick.Stop()
 	for {
@@ -210,6 +214,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 	if w.in, err = p.e.Provider.Create(ctx, w.id, spec, p.e.Now().Add(waitTTL)); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("pool.made")
 	defer func() {
 		if err != nil {
 			p.e.discard(ctx, w.id, w.in)
@@ -225,6 +230,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 	if err = w.session.Warm(); err != nil {
 		return nil, errors.Join(fmt.Errorf("warm up: %w", err), context.Cause(ctx))
 	}
+	failpoint.Hit("pool.warmed")
 	return w, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -38,6 +39,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	}
 	// Whatever happens from here on, the sandbox ends.
 	o, err := e.perform(ctx, m, job, sio)
+	failpoint.Hit("run.performed")
 	e.drop(m.rec.ID)
 	m.letGo()
 	if err != nil {
@@ -47,6 +49,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	}
 	// Nobody can reach it any more, so nobody waits for that.
 	e.discard(ctx, m.rec.ID, m.in)
+	failpoint.Hit("run.discarded")
 	o.Pool = m.rec.Pool
 	wctx, cancel := cleanup(ctx)
 	defer cancel()
@@ -54,6 +57,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		e.forget(ctx, m.rec)
 		return nil, err
 	}
+	failpoint.Hit("run.ended")
 	return o, nil
 }
 

@@ -28,6 +28,10 @@ func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
 	if spec.TTL, err = e.Bounds.FillTTL("ttl_ms", spec.TTL); err != nil {
 		return spec, err
 	}
+	if spec.FreezeAfter < 0 || spec.FreezeAfter > e.Bounds.MaxTTL {
+		return spec, brig.InvalidField("freeze_after_ms", "%v is out of bounds", spec.FreezeAfter).
+			WithHint("give a duration up to %v, or leave it out for never", e.Bounds.MaxTTL)
+	}
 	if err := checkEnv("env", spec.Env); err != nil {
 		return spec, err
 	}

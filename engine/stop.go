@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // maxGrace is the longest time that programs may take to stop.
@@ -56,9 +57,14 @@ func (e *Engine) halt(ctx context.Context, rec *brig.Record, grace time.Duration
 	if err != nil && err != errSettled {
 		return nil, err
 	}
+	if rest, err := e.awake(ctx, rec, in); err == nil { // programs that are frozen do not hear
+		defer rest()
+	}
+	failpoint.Hit("halt.recorded")
 	if err := in.Stop(ctx, grace, why); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("halt.stopped")
 	done, err := e.settle(ctx, rec.Tenant, rec.ID, in)
 	if err != nil {
 		return nil, err
@@ -98,9 +104,11 @@ func (e *Engine) remove(ctx context.Context, rec *brig.Record) error {
 			return err
 		}
 	}
+	failpoint.Hit("remove.destroyed")
 	if err := e.Store.Delete(ctx, rec.ID); err != nil {
 		return err
 	}
+	failpoint.Hit("remove.deleted")
 	e.drop(rec.ID)
 	return nil
 }

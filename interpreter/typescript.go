@@ -2,6 +2,7 @@ package interpreter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -62,9 +63,16 @@ func TypeScript(code string) (js string, err error) {
 // TypeScriptCell is [TypeScript] for a cell: imports that it does not use
 // itself are kept for the cells to come.
 func TypeScriptCell(code string) (js string, err error) {
-	js, err = typeScript(code, `{"compilerOptions":{"verbatimModuleSyntax":true}}`)
+	const config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`
+	err = errors.ErrUnsupported
+	// {a: 1} is an object, unless it can only be a block.
+	if trimmed := strings.TrimSpace(code); strings.HasPrefix(trimmed, "{") && strings.HasSuffix(trimmed, "}") {
+		js, err = typeScript("("+code+"\n)", config)
+	}
 	if err != nil {
-		return "", err
+		if js, err = typeScript(code, config); err != nil {
+			return "", err
+		}
 	}
 	return js + "\n" + typesErased, nil
 }
@@ -79,7 +87,6 @@ func typeScript(code, config string) (js string, err error) {
 			js, err = "", &SyntaxError{Message: fmt.Sprintf("the TypeScript compiler failed: %.200v", r)}
 		}
 	}()
-	// The compiler counts lines as editors do, JavaScript with two more ends.
 	plain, mapped, err := compile(code, api.TransformOptions{
 		Loader: api.LoaderTS, TsconfigRaw: config,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,

@@ -44,8 +44,12 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 	if err != nil {
 		return brig.Spec{}, err
 	}
+	freeze, err := toDuration("freeze_after_ms", in.FreezeMS)
+	if err != nil {
+		return brig.Spec{}, err
+	}
 	spec := brig.Spec{
-		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
+		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl, FreezeAfter: freeze,
 	}
 	if in.Command == nil && in.Shell == "" {
 		return spec, withoutProgram(in)
@@ -80,6 +84,7 @@ func withoutProgram(in wire.Spec) error {
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: s.TTL.Milliseconds(),
+		FreezeMS: s.FreezeAfter.Milliseconds(),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env

@@ -27,13 +27,13 @@ func (c *cli) sandboxCommand() *cobra.Command {
 
 func (c *cli) sandboxCreate() *cobra.Command {
 	var f runFlags
-	var ttl time.Duration
+	var ttl, freeze time.Duration
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
 		Short: "Create a sandbox; a command is its main program",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, TTL: ttl}
+			spec := brig.Spec{Image: f.image, TTL: ttl, FreezeAfter: freeze}
 			names := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				names = args[:dash]
@@ -71,6 +71,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
 	fl.DurationVar(&ttl, "ttl", 0, "how long it lives without being used (default 5m)")
+	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")
 	f.addLimits(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")

@@ -9,8 +9,12 @@ import (
 const controlFD = 3
 
 // Main is an agent's main: it takes over as init and serves until the host
-// closes the control socket. It returns the exit code.
+// closes the control socket. As shell-driver it drives a bash instead. It
+// returns the exit code.
 func Main(args []string) int {
+	if len(args) > 0 && args[0] == "shell-driver" {
+		return ShellMain(args[1:])
+	}
 	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
 	if err == nil {
 		err = a.ServeControl(controlFD)

@@ -124,19 +124,6 @@ func (g *Group) SetWeight(w uint64) error {
 	return g.write("cpu", file, strconv.FormatUint(v, 10))
 }
 
-// Freeze stops every process in the group, or lets them go on. It returns
-// when they have stopped.
-func (g *Group) Freeze(on bool) error {
-	state := cgroups.Thawed
-	if on {
-		state = cgroups.Frozen
-	}
-	if err := g.m.Freeze(state); err != nil {
-		return fmt.Errorf("freeze cgroup %s: %w", g.path, err)
-	}
-	return nil
-}
-
 func (g *Group) write(controller, file, value string) error {
 	if cgroups.IsCgroup2UnifiedMode() {
 		controller = ""

@@ -574,12 +574,17 @@ function stackOf(err, sites) {
   return [head, ...frames(sites, (site) => String(site.getFileName()))].join('\n    at ');
 }
 
+// The end of a cell that was TypeScript: what it imports may be but a type.
+const typesErased = '\n// types erased';
+
 // scriptOf makes a script of a cell.
 function scriptOf(original) {
   let code = original.replace(/^\uFEFF/, '').replace(/^#!.*/, '');
+  const typed = code.endsWith(typesErased);
+  if (typed) code = code.slice(0, -typesErased.length);
   if (/\b(import|export)\b/.test(code)) {
     try {
-      code = rewrite(code);
+      code = rewrite(code, typed);
     } catch {
       // It is V8's to say what is wrong with it.
     }
@@ -840,7 +845,7 @@ function tokensOf(code) {
 
 // rewrite makes what only modules may say into what a script may: import
 // statements, import(), import.meta and export. Lines stay where they are.
-function rewrite(code) {
+function rewrite(code, typed) {
   const tokens = tokensOf(code);
   const edits = [];
   const replace = (start, end, text) => {
@@ -862,7 +867,7 @@ function rewrite(code) {
       const meta = tokens[i + 2];
       if (meta && meta.text === 'meta') replace(t.start, meta.end, '__importMeta');
     } else if (t.depth === 0 && next.text !== ':' && next.text !== '=') {
-      i = (t.text === 'import' ? importStatement : exportStatement)(code, tokens, i, replace);
+      i = (t.text === 'import' ? importStatement : exportStatement)(code, tokens, i, replace, typed);
     }
   }
   let out = '';
@@ -888,7 +893,7 @@ function sourceOf(code, tokens, i) {
   return { call: `${tokens[i].text}, undefined`, last: i };
 }
 
-function importStatement(code, tokens, i, replace) {
+function importStatement(code, tokens, i, replace, typed) {
   const start = tokens[i].start;
   let whole, ownDefault;
   let names = null; // of the braces: pairs
@@ -919,7 +924,7 @@ function importStatement(code, tokens, i, replace) {
   const { call, last } = sourceOf(code, tokens, j);
   const pairs = names || [];
   if (ownDefault) pairs.unshift(['default', ownDefault]);
-  const needed = pairs.map(([name]) => (/^['"]/.test(name) ? name : `'${name}'`));
+  const needed = (typed ? [] : pairs).map(([name]) => (/^['"]/.test(name) ? name : `'${name}'`));
   const module = `await __import(${call}, [${needed.join()}])`;
   const pattern = '{' + pairs.map(([name, as]) => `${name}: ${as}`).join(', ') + '}';
   let text = module;

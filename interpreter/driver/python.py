@@ -296,6 +296,51 @@ def attempt(step):
         pass
 
 
+# -- Imports ------------------------------------------------------------------
+
+
+class Watcher:
+    """A finder of modules that finds none: it acts on some as they come in."""
+
+    def __init__(self, actions):
+        self.actions = actions
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.actions:
+            return None
+        import importlib.util
+
+        act = self.actions.pop(name)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            self.actions[name] = act
+            return None
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            attempt(lambda: act(module))
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def watch(actions):
+    """Act on modules, by their names, once they were imported."""
+    sys.meta_path.insert(0, Watcher(actions))
+
+
+def fork_by_default():
+    """Let multiprocessing fork, as it did before Python 3.14: its other ways
+    read the program from a file, and there is none."""
+
+    def context(module):
+        module._default_context = module.DefaultContext(module._concrete_contexts["fork"])
+
+    if sys.version_info >= (3, 14):
+        watch({"multiprocessing.context": context})
+
+
 # -- Programs -----------------------------------------------------------------
 
 
@@ -389,6 +434,7 @@ def program(order, channel):
         search_path(order.get("env"))
         confine(order.get("limits"))
         reseed()
+        fork_by_default()
         # Lines appear when they are printed, also when time runs out.
         sys.stdout.reconfigure(line_buffering=True)
         run(order.get("code", ""), arguments, module, answer)
@@ -520,11 +566,12 @@ def sibling(name):
     if name in siblings:
         return siblings[name]
     path = HERE + "/" + name + ".py"
-    module = siblings[name] = type(sys)(name)
+    module = type(sys)(name)
     module.__file__ = path
     module.driver = driver
     with open(path, encoding="utf-8") as f:
         exec(compile(f.read(), path, "exec", dont_inherit=True), module.__dict__)
+    siblings[name] = module  # not earlier: an interrupt may have come between
     return module
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 
 CO_COROUTINE = 0x80
 # How long a line may stay unfinished before it is shown as it is.
@@ -87,6 +88,8 @@ def open_streams():
     os.close(nothing)
     sys.stdin = NoInput()
     os.register_at_fork(after_in_child=Flusher.forget)
+    # Python 3.12 warns of threads when a process forks: the one here is ours.
+    warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)
 
 
 def flush():
@@ -128,6 +131,7 @@ class Shell:
     def __init__(self, channel):
         self.channel = channel
         self.count = 0
+        self.running = False
         self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self.tasks = Tasks(channel)
         self.module = driver.become("__main__")
@@ -154,7 +158,9 @@ class Shell:
             if value is not None:
                 self.show_result(value)
 
+        self.running = True
         error = driver.interruptible(run)
+        self.running = False
         if self.channel.fd < 0:
             self.leave(error)
         driver.restore(before)
@@ -240,6 +246,8 @@ class Shell:
             self.say("display", value if raw else self.rich.forms(value))
 
     def say(self, kind, forms):
+        if not self.running:
+            return  # a thread that displays when no cell is there to show it
         flush()
         self.channel.say({"type": kind, "data": self.rich.encoded(forms)})
 
@@ -287,8 +295,11 @@ class Tasks:
         asyncio.set_event_loop(self.loop)
 
     def wait(self, awaitable):
-        import asyncio
-
+        try:
+            import asyncio
+        except ImportError:
+            awaitable.close()
+            raise
         self.adopt()
         task = self.loop.create_task(awaitable)
         try:
@@ -322,6 +333,7 @@ def open_shell(channel):
     sys.argv = [""]
     driver.search_path(None)
     driver.reseed()
+    driver.fork_by_default()
     os.environ.setdefault("MPLBACKEND", "Agg")
     # The sandbox is all that a system's packages are there for.
     os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")

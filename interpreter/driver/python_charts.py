@@ -176,11 +176,13 @@ def boxes(ax, found):
 
 
 def is_whisker(line, patch):
-    """Tell whether an upright line of two points leaves the box."""
+    """Tell whether an upright line of two points begins where the box ends."""
     x, y = line.get_xdata(), line.get_ydata()
+    if len(x) != 2 or x[0] != x[1]:
+        return False
     left, low = patch.get_path().vertices.min(axis=0)
     right, high = patch.get_path().vertices.max(axis=0)
-    return len(x) == 2 and x[0] == x[1] and left < x[0] < right and (min(y) < low or max(y) > high)
+    return left < x[0] < right and (number(max(y)) == number(low) or number(min(y)) == number(high))
 
 
 def box(label, patch, lines, across, along):

@@ -164,32 +164,6 @@ def show_figures(display, but=None):
 # -- Imports ------------------------------------------------------------------
 
 
-class Watcher:
-    """A finder of modules that finds none: it acts on some as they come in."""
-
-    def __init__(self, actions):
-        self.actions = actions
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.actions:
-            return None
-        import importlib.util
-
-        act = self.actions.pop(name)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            self.actions[name] = act
-            return None
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            driver.attempt(lambda: act(module))
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
 def watch(display, adopt):
     """Make what others show on a screen a display, figures and images, and
     have asyncio find the loop of the cells."""
@@ -200,7 +174,7 @@ def watch(display, adopt):
     def image(module):
         module.Image.show = lambda self, *args, **options: display(self)
 
-    sys.meta_path.insert(0, Watcher({"matplotlib.pyplot": pyplot, "PIL.Image": image, "asyncio": lambda module: adopt()}))
+    driver.watch({"matplotlib.pyplot": pyplot, "PIL.Image": image, "asyncio": lambda module: adopt()})
 
 
 # -- IPython.display ----------------------------------------------------------

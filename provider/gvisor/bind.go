@@ -6,6 +6,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // Bind implements brig.Instance. What the sandbox's records need is written
@@ -27,9 +28,11 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		if err := i.l.writeJSON(orderFile, o, true); err != nil {
 			return err
 		}
+		failpoint.Hit("provider.reordered")
 		if err := i.l.tell(ctx, request{Op: "own", Lease: lease}); err != nil {
 			return err
 		}
+		failpoint.Hit("provider.owned")
 		i.untie()
 	}
 	i.order, i.guest.Env, i.guest.Limits = o, o.Env, o.Limits
@@ -69,19 +72,7 @@ func (i *instance) group() (*cgroup.Group, error) {
 }
 
 // Freeze implements brig.Instance.
-func (i *instance) Freeze(context.Context) error { return i.freeze(true) }
+func (i *instance) Freeze(ctx context.Context) error { return i.l.tell(ctx, request{Op: "freeze"}) }
 
 // Thaw implements brig.Instance.
-func (i *instance) Thaw(context.Context) error { return i.freeze(false) }
-
-func (i *instance) freeze(on bool) error {
-	g, err := i.group()
-	if err != nil {
-		return err
-	}
-	if g == nil {
-		return brig.Errorf(brig.Unimplemented, "sandboxes without a cgroup cannot be frozen").
-			WithHint("run the server as root")
-	}
-	return g.Freeze(on)
-}
+func (i *instance) Thaw(ctx context.Context) error { return i.l.tell(ctx, request{Op: "thaw"}) }

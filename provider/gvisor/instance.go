@@ -14,6 +14,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/cgroup"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // instance is one sandbox, seen from a server. It implements brig.Instance.
@@ -197,6 +198,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	ctx, cancel := context.WithTimeout(ctx, grace+stopTime)
 	defer cancel()
 	err := i.l.tell(ctx, request{Op: "stop", Grace: grace, Reason: why})
+	failpoint.Hit("provider.stopped")
 	select {
 	case <-i.done:
 		return nil
@@ -247,5 +249,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 		i.tether.Close()
 	}
 	// The shim has removed its cgroup unless it was killed.
-	return errors.Join(err, i.force(ctx), os.RemoveAll(i.l.dir))
+	err = errors.Join(err, i.force(ctx))
+	failpoint.Hit("provider.emptied")
+	return errors.Join(err, os.RemoveAll(i.l.dir))
 }

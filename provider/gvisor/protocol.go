@@ -18,7 +18,7 @@ import (
 
 // request is what a provider asks on a connection to a shim, one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "stop"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "stop"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`

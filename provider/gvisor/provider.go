@@ -18,6 +18,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // self is this very binary, whatever becomes of its file.
@@ -128,6 +129,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, errors.Join(fmt.Errorf("folder of %s is in use", id), err)
 	}
 	defer lock.Close()
+	failpoint.Hit("provider.folder")
 	i := &instance{p: p, l: l, id: id, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -147,6 +149,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err := l.writeJSON(orderFile, i.order, false); err != nil {
 		return nil, diskError(err, "write the sandbox's order")
 	}
+	failpoint.Hit("provider.ordered")
 	if err := i.launch(ctx, lock); err != nil {
 		return nil, err
 	}
@@ -173,7 +176,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 
 	cmd := exec.Command(i.p.Engine, i.l.dir)
 	cmd.Args[0] = shimName
-	cmd.Env = []string{"PATH=/usr/bin:/bin"} // nothing of the server's
+	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // nothing of the server's
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.ExtraFiles = []*os.File{theirReady, lock}
@@ -194,6 +197,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 	lock.Close()
 	// Reap it when it ends, if we are still there then.
 	go func() { _ = cmd.Wait() }()
+	failpoint.Hit("provider.started")
 
 	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -211,6 +215,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 		return creationError(fmt.Errorf("%s; %s", r.Error, i.l.tailOf(panicFile)))
 	}
 	i.notes = r.Notes
+	failpoint.Hit("provider.ready")
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // The descriptors that a shim is started with.
@@ -48,6 +49,7 @@ type shim struct {
 	lease    *time.Timer
 	overuse  bool            // the watchdog saw more memory than allowed
 	mainCode int             // the main program's exit code
+	frozen   bool            // no task of the guest runs
 	asked    brig.ExitReason // why somebody is stopping it gently, if so
 }
 
@@ -76,6 +78,7 @@ func shimMain(args []string) int {
 		return 1
 	}
 	report(ready, readiness{Notes: notes})
+	failpoint.Hit("shim.ready")
 	if err := s.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -107,12 +110,14 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	if notes, err = s.limit(); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("shim.limited")
 	if s.log, err = openLog(s.layout); err != nil {
 		return nil, err
 	}
 	if s.machine, err = boot(s.layout, &s.order); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("shim.booted")
 	p, done, err := s.socketPath()
 	if err != nil {
 		return nil, err
@@ -122,6 +127,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	s.ln.SetUnlinkOnClose(false)
+	failpoint.Hit("shim.listening")
 	// The agent answers when it is up; a sandbox is not running before.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -190,6 +196,7 @@ func (s *shim) run(ctx context.Context) error {
 		<-s.machine.gone
 	}
 	stopOOM()
+	failpoint.Hit("shim.gone")
 	return s.finish(ctx, why, asked)
 }
 
@@ -228,11 +235,14 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 		}
 	}
 	err := errors.Join(s.log.Close(), s.clean(ctx))
+	failpoint.Hit("shim.cleaned")
 	if tied && why == brig.HungUp {
 		// Nobody is left who would read how it ended.
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
-	return errors.Join(err, s.writeJSON(exitFile, e, !tied))
+	err = errors.Join(err, s.writeJSON(exitFile, e, !tied))
+	failpoint.Hit("shim.finished")
+	return err
 }
 
 // clean ends the machine and removes everything but the logs.

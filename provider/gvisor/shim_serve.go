@@ -15,6 +15,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // serve answers whoever may open the socket: those who own the folder.
@@ -57,13 +58,21 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.Ephemeral = false
 		s.mu.Unlock()
 		s.renew(r.Lease)
+		failpoint.Hit("shim.owned")
 		_ = send(c, answer{})
 	case "keep":
 		s.kept.put(r.ID, r.Note, fds)
+		failpoint.Hit("shim.kept")
 		fds = nil
 		_ = send(c, answer{})
 	case "kept":
 		s.kept.sendAll(c)
+	case "freeze", "thaw":
+		if err := s.freeze(r.Op == "freeze"); err != nil {
+			_ = send(c, answer{Error: err.Error()})
+			return
+		}
+		_ = send(c, answer{})
 	case "stop":
 		_ = send(c, answer{})
 		s.stop(ctx, r)
@@ -90,6 +99,26 @@ func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
 		fds = append(fds, descriptors(oob[:oobn])...)
 	}
 	return r, fds, json.Unmarshal(buf, &r)
+}
+
+// freeze stops every task of the guest, or lets them go on. gVisor's kernel
+// does it: the host's freezer may catch the sentry in the middle of a ptrace
+// call, which it does not survive.
+func (s *shim) freeze(on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen == on {
+		return nil // gVisor counts, we do not
+	}
+	f := s.machine.c.Sandbox.Resume
+	if on {
+		f = s.machine.c.Sandbox.Pause
+	}
+	err := f(s.ID)
+	if err == nil {
+		s.frozen = on
+	}
+	return err
 }
 
 // renew moves the end of the lease.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // Store implements brig.Store. Call Open to get one.
@@ -68,7 +69,12 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return inner.Commit()
+	if err := failpoint.Fail("store.begun"); err != nil {
+		return err
+	}
+	err = inner.Commit()
+	failpoint.Hit("store.committed")
+	return err
 }
 
 // tx is a transaction that writes.

@@ -1,0 +1,207 @@
+package engine_test
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// tricky is a provider that counts what is done to its machines, and lets a
+// test have a say in it.
+type tricky struct {
+	brig.Provider
+	// The functions, when set, are asked first; what they return is the error.
+	create  func(context.Context, brig.ID) error
+	bind    func(*trickyInstance) error
+	destroy func(*trickyInstance) error
+
+	mu       sync.Mutex // guards the fields below
+	creates  int
+	made     map[brig.ID]*trickyInstance // and not destroyed
+	binds    map[brig.ID][]string        // for whom, by a variable of the spec
+	most     int                         // that there were at once
+	open     int                         // processes that were not closed
+	destroys map[brig.ID]int
+}
+
+type trickyInstance struct {
+	brig.Instance
+	p  *tricky
+	id brig.ID
+}
+
+type trickyProcess struct {
+	brig.Process
+	closed func()
+}
+
+func (p *tricky) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	p.mu.Lock()
+	p.creates++
+	p.mu.Unlock()
+	if p.create != nil {
+		if err := p.create(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	in, err := p.Provider.Create(ctx, id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.made == nil {
+		p.made, p.binds, p.destroys = map[brig.ID]*trickyInstance{}, map[brig.ID][]string{}, map[brig.ID]int{}
+	}
+	w := &trickyInstance{Instance: in, p: p, id: id}
+	p.made[id] = w
+	p.most = max(p.most, len(p.made))
+	return w, nil
+}
+
+func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
+	i.p.mu.Lock()
+	i.p.binds[i.id] = append(i.p.binds[i.id], spec.Env["OWNER"])
+	i.p.mu.Unlock()
+	if i.p.bind != nil {
+		if err := i.p.bind(i); err != nil {
+			return err
+		}
+	}
+	return i.Instance.Bind(ctx, spec, lease)
+}
+
+func (i *trickyInstance) Destroy(ctx context.Context) error {
+	if i.p.destroy != nil {
+		if err := i.p.destroy(i); err != nil {
+			return err
+		}
+	}
+	i.p.mu.Lock()
+	i.p.destroys[i.id]++
+	delete(i.p.made, i.id)
+	i.p.mu.Unlock()
+	return i.Instance.Destroy(ctx)
+}
+
+func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
+	proc, err := i.Instance.Start(ctx, id, cmd)
+	if err != nil {
+		return nil, err
+	}
+	i.p.opened(1)
+	return &trickyProcess{proc, sync.OnceFunc(func() { i.p.opened(-1) })}, nil
+}
+
+func (i *trickyInstance) Keep(ctx context.Context, p brig.Process, note []byte) error {
+	if w, ok := p.(*trickyProcess); ok {
+		p = w.Process
+	}
+	return i.Instance.Keep(ctx, p, note)
+}
+
+func (p *trickyProcess) Close() error {
+	p.closed()
+	return p.Process.Close()
+}
+
+func (p *tricky) opened(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open += n
+}
+
+// instances returns what there is now.
+func (p *tricky) instances() map[brig.ID]*trickyInstance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.made)
+}
+
+// nothingLeft fails the test unless everything is gone and closed. Machines
+// that are on record may stay.
+func (p *tricky) nothingLeft(t *testing.T) {
+	t.Helper()
+	if made := p.instances(); len(made) > 0 {
+		t.Errorf("%d machines are left", len(made))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open != 0 {
+		t.Errorf("%d processes were not closed", p.open)
+	}
+	for id, n := range p.destroys {
+		if n > 1 {
+			t.Errorf("machine %s was destroyed %d times", id, n)
+		}
+	}
+}
+
+// bubble runs f with a clock of its own, in a house whose provider is tricky
+// and whose engine is at work.
+func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tricky)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &tricky{}
+		h := newHouse(t, func(all *engine.Options) {
+			p.Provider = all.Provider
+			all.Provider, all.Pool, all.Capacity, all.KeepRuns = p, o.Pool, o.Capacity, o.KeepRuns
+			if o.Images != nil {
+				all.Images = o.Images
+			}
+			if o.Store != nil {
+				all.Store = o.Store
+			}
+		})
+		if err := h.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f(t, h, p)
+	})
+}
+
+// settled lets the pool do what it does, and a little more.
+func settled() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func ofTenant(t *testing.T, name string) context.Context {
+	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Admin})
+}
+
+// shelves is what the pool says of itself.
+func (h *house) shelves(t *testing.T) []brig.PoolShelf {
+	t.Helper()
+	list, err := h.Pool(as(t, brig.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// shelf is the pool's only shelf.
+func (h *house) shelf(t *testing.T) brig.PoolShelf {
+	t.Helper()
+	list := h.shelves(t)
+	if len(list) != 1 {
+		t.Fatalf("the pool has %d shelves, want one: %+v", len(list), list)
+	}
+	return list[0]
+}
+
+// records counts what is on record.
+func (h *house) records(t *testing.T) (n int) {
+	t.Helper()
+	if err := h.store.All(t.Context(), func(*brig.Record) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,368 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// artifactsDir is where programs leave what they made.
+const artifactsDir = "/workspace/artifacts"
+
+// shellOrder and shellMessage are the orders and messages of package
+// interpreter, as far as a shell has use for them.
+type shellOrder struct {
+	Op     string            `json:"op"`
+	Nonce  string            `json:"nonce"`
+	Code   string            `json:"code"`
+	Env    map[string]string `json:"env"`
+	Dir    string            `json:"cwd"`
+	Limits map[string]uint64 `json:"limits"`
+}
+
+type shellMessage struct {
+	Type      string `json:"type"`
+	Nonce     string `json:"nonce,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Flavor    string `json:"flavor,omitempty"`
+	Count     int    `json:"count,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Value     string `json:"value,omitempty"`
+	Code      int    `json:"code,omitempty"`
+	Artifacts bool   `json:"artifacts,omitempty"`
+}
+
+// shellDriver drives one bash that lives as long as it does, or as its cells
+// let it.
+type shellDriver struct {
+	orders  *json.Decoder
+	say     *json.Encoder
+	dir     string // of files of our own
+	count   int    // of cells
+	traced  bool   // whether a cell left set -x behind
+	bash    *shell
+	signals chan os.Signal
+}
+
+// ShellMain is the main of the driver of bash: it carries out the orders that
+// come over descriptor 3, as package interpreter has them. It returns the exit
+// code, which is the program's if it ran one.
+func ShellMain([]string) int {
+	syscall.CloseOnExec(controlFD)
+	socket := os.NewFile(controlFD, "orders")
+	d := &shellDriver{orders: json.NewDecoder(socket), say: json.NewEncoder(socket), signals: make(chan os.Signal, 1)}
+	d.say.SetEscapeHTML(false)
+	// Caught, not ignored: what is ignored stays so for all that bash starts.
+	signal.Notify(d.signals, syscall.SIGINT)
+	code, err := d.run()
+	if err != nil {
+		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
+		return 1
+	}
+	return code
+}
+
+func (d *shellDriver) run() (code int, err error) {
+	if d.dir, err = os.MkdirTemp("/tmp", "bash-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(d.dir)
+	if d.bash, err = startShell(); err != nil {
+		return 0, err
+	}
+	defer func() { d.bash.close() }()
+	if err := d.say.Encode(shellMessage{Type: "ready", Version: d.bash.version, Flavor: "bash"}); err != nil {
+		return 0, err
+	}
+	for {
+		var o shellOrder
+		if err := d.orders.Decode(&o); err != nil {
+			return 0, nil // the host has gone
+		}
+		switch o.Op {
+		case "ping":
+			err = d.say.Encode(shellMessage{Type: "pong", Nonce: o.Nonce})
+		case "cell":
+			err = d.cell(o)
+		case "program":
+			d.bash.close()
+			end := shellMessage{Type: "end", Code: d.program(o)}
+			if found, err := os.ReadDir(artifactsDir); err == nil {
+				end.Artifacts = len(found) > 0
+			}
+			return end.Code, d.say.Encode(end)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// program runs a whole script in a bash of its own, and returns its exit code.
+func (d *shellDriver) program(o shellOrder) int {
+	fail := func(err error) int {
+		os.Stderr.WriteString("bash: " + err.Error() + "\n")
+		return 126
+	}
+	file := filepath.Join(d.dir, "main.sh")
+	if err := os.WriteFile(file, []byte(o.Code), 0o600); err != nil {
+		return fail(err)
+	}
+	cmd := exec.Command("bash", file)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Dir, cmd.Env = o.Dir, os.Environ()
+	for name, value := range o.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	restore := setLimits(o.Limits["nproc"], o.Limits["nofile"])
+	err := cmd.Start()
+	restore()
+	if err != nil {
+		return fail(err)
+	}
+	cmd.Wait() // the state says all
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// cell runs one cell and says its end.
+func (d *shellDriver) cell(o shellOrder) error {
+	d.count++
+	if err := d.say.Encode(shellMessage{Type: "started", Count: d.count}); err != nil {
+		return err
+	}
+	failure, err := d.evaluate(o)
+	if err != nil {
+		return err
+	}
+	if failure != nil {
+		failure.Type = "error"
+		if err := d.say.Encode(failure); err != nil {
+			return err
+		}
+	}
+	return d.say.Encode(shellMessage{Type: "end"})
+}
+
+// evaluate has bash read a cell from a file, and returns how it failed, if it
+// did. An error is that there is no bash any more.
+func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) {
+	if st, err := os.Stat(o.Dir); o.Dir != "" && (err != nil || !st.IsDir()) {
+		return &shellMessage{Name: "CommandFailed", Value: fmt.Sprintf("cd: no directory %q", o.Dir)}, nil
+	}
+	file := filepath.Join(d.dir, fmt.Sprintf("cell-%d.sh", d.count))
+	code := o.Code
+	if d.traced {
+		code = "set -x; " + code
+	}
+	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+		return &shellMessage{Name: "CommandFailed", Value: err.Error()}, nil
+	}
+	defer os.Remove(file)
+	select {
+	case <-d.signals: // it was for nobody
+	default:
+	}
+	end, gone := d.bash.evaluate(cellScript(o, file))
+	if !gone {
+		d.traced = strings.Contains(end.flags, "x")
+		switch {
+		case end.interrupted:
+			return &shellMessage{Name: "KeyboardInterrupt"}, nil
+		case end.status == 0:
+			return nil, nil
+		case exec.Command("bash", "-n", file).Run() != nil:
+			// Bash has said on stderr what is wrong, and where.
+			return &shellMessage{Name: "SyntaxError", Value: "exit status " + strconv.Itoa(end.status)}, nil
+		}
+		return &shellMessage{Name: "CommandFailed", Value: "exit status " + strconv.Itoa(end.status)}, nil
+	}
+	state := d.bash.cmd.ProcessState
+	failure = &shellMessage{Name: "SystemExit", Value: strconv.Itoa(state.ExitCode())}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		failure.Value = strconv.Itoa(128 + int(ws.Signal()))
+		if ws.Signal() == syscall.SIGINT {
+			failure.Name = "KeyboardInterrupt"
+		}
+	}
+	failure.Value += " (the shell has ended, and a new one begins without what it knew)"
+	d.bash.close()
+	d.traced = false
+	d.bash, err = startShell()
+	return failure, err
+}
+
+// A shell is a running bash that takes its script line by line from a pipe.
+type shell struct {
+	cmd     *exec.Cmd
+	script  *os.File // what it reads
+	reports *os.File // what it says of itself
+	version string
+	lines   chan string   // of reports
+	ended   chan struct{} // closed when there is no process any more
+}
+
+// reportFD is where bash reports. Cells do not have it: it is closed for as
+// long as they run. stdinFD keeps the input while what waits for it is made to
+// give up.
+const (
+	reportFD = "60"
+	stdinFD  = "61"
+)
+
+// prologue makes a bash ready. A SIGINT makes each command return, until what
+// runs has returned to the script of ours: only a debugger's trap can do so.
+const prologue = `exec ` + reportFD + `>&4 4>&- 3<&-
+BASH_ARGV0=bash
+shopt -s expand_aliases
+__brig_cell= __brig_interrupted=
+__brig_unwind() { ((${#BASH_SOURCE[@]} <= 2)) || return 2; }
+trap 'if [[ -n $__brig_cell && -z $__brig_interrupted ]]; then __brig_interrupted=1; exec ` + stdinFD + `<&0 </dev/null; shopt -s extdebug; set -T; trap __brig_unwind DEBUG; fi' INT
+printf 'ready %s\n' "$BASH_VERSION" >&` + reportFD + "\n"
+
+// startShell starts a bash and waits until it is ready.
+func startShell() (*shell, error) {
+	scriptR, scriptW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer scriptR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		scriptW.Close()
+		return nil, err
+	}
+	defer reportW.Close()
+	s := &shell{
+		cmd: exec.Command("bash", "--noprofile", "--norc", "/proc/self/fd/3"), script: scriptW, reports: reportR,
+		lines: make(chan string, 1), ended: make(chan struct{}),
+	}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	s.cmd.ExtraFiles = []*os.File{scriptR, reportW}
+	if err := s.cmd.Start(); err != nil {
+		scriptW.Close()
+		reportR.Close()
+		return nil, err
+	}
+	go s.watch()
+	if line, gone := s.tell(prologue); !gone {
+		s.version = strings.TrimPrefix(line, "ready ")
+		return s, nil
+	}
+	s.close()
+	return nil, errors.New("bash ended before it was ready: " + s.cmd.ProcessState.String())
+}
+
+// watch passes on what bash reports until it ends. close waits for it.
+func (s *shell) watch() {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		r := bufio.NewReader(s.reports)
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			s.lines <- strings.TrimSuffix(line, "\n")
+		}
+	}()
+	s.cmd.Wait()
+	// Subshells in the background may hold the pipe for ever.
+	s.reports.SetReadDeadline(time.Now())
+	<-read
+	close(s.ended)
+}
+
+// tell has bash read some script, and returns its next report.
+func (s *shell) tell(script string) (report string, gone bool) {
+	if _, err := io.WriteString(s.script, script); err != nil {
+		<-s.ended
+		return "", true
+	}
+	select {
+	case line := <-s.lines:
+		return line, false
+	case <-s.ended:
+		return "", true
+	}
+}
+
+// cellEnd is what bash reports of a cell's end.
+type cellEnd struct {
+	status      int
+	interrupted bool
+	flags       string // of set
+}
+
+func (s *shell) evaluate(script string) (end cellEnd, gone bool) {
+	report, gone := s.tell(script)
+	if gone {
+		return end, true
+	}
+	fields := strings.Fields(report + " - - -")
+	end.status, _ = strconv.Atoi(fields[0])
+	end.interrupted = fields[1] == "1"
+	end.flags = fields[2]
+	return end, false
+}
+
+// close ends bash. What it left in the background stays.
+func (s *shell) close() {
+	s.cmd.Process.Kill() // no matter if it has ended
+	<-s.ended
+	s.script.Close()
+	s.reports.Close()
+}
+
+// cellScript is what bash is told to run a cell with.
+func cellScript(o shellOrder, file string) string {
+	var before, after strings.Builder
+	if o.Dir != "" {
+		fmt.Fprintf(&before, "builtin cd -- %s\n", quote(o.Dir))
+	}
+	i := 0
+	for name, value := range o.Env {
+		if !isName(name) {
+			continue
+		}
+		// Whether it was set, whether it was exported, and what it was.
+		fmt.Fprintf(&before, "__brig_set_%[1]d=${%[2]s+1} __brig_old_%[1]d=${%[2]s-} __brig_how_%[1]d=; [[ -z $__brig_set_%[1]d ]] || __brig_how_%[1]d=${%[2]s@a}\nbuiltin export %[2]s=%[3]s\n", i, name, quote(value))
+		fmt.Fprintf(&after, "if [[ -n $__brig_set_%[1]d ]]; then %[2]s=$__brig_old_%[1]d; [[ $__brig_how_%[1]d == *x* ]] || builtin declare +x %[2]s; else builtin unset -v %[2]s; fi; builtin unset -v __brig_set_%[1]d __brig_old_%[1]d __brig_how_%[1]d; ", i, name)
+		i++
+	}
+	// The last line is read as a whole before any of it runs. All that is
+	// after the cell is quiet, whatever set -x says.
+	return before.String() +
+		"__brig_cell=1; builtin . " + quote(file) + " " + reportFD + ">&-; " +
+		`{ __brig_end="$? ${__brig_interrupted:-0} $-"; __brig_cell=; builtin set +x; ` +
+		`if [[ -n $__brig_interrupted ]]; then builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T; __brig_interrupted=; exec <&` + stdinFD + " " + stdinFD + `<&-; fi; ` +
+		after.String() +
+		`builtin printf '%s\n' "$__brig_end" >&` + reportFD + "; } 2>/dev/null\n"
+}
+
+// quote makes one word of a text for a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// isName reports whether a shell can have a variable of this name.
+func isName(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

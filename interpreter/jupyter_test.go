@@ -1,0 +1,76 @@
+package interpreter_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// jupyterCells share one kernel, from first to last.
+var jupyterCells = []cellCase{
+	{name: "value", code: "1+1", result: "2"},
+	{name: "state", code: "x = 5"},
+	{name: "output", code: "import sys\nprint('é')\nprint('err', file=sys.stderr)\nx", stdout: "é\n", stderr: "err\n", result: "5"},
+	{name: "child", code: "!echo hi", stdout: "~hi"},
+	{name: "display", code: "display(1); 2", shown: []string{"1"}, result: "2"},
+	{name: "error", code: "1/0", error: "ZeroDivisionError", value: "division by zero", trace: "~1/0"},
+	{name: "syntax", code: "a = )", error: "SyntaxError", value: "~", trace: "~a = )"},
+	{name: "input", code: "input()", error: "StdinNotImplementedError", value: "~"},
+}
+
+func TestJupyter(t *testing.T) {
+	needs(t, "ipykernel", "jupyter_client")
+	list, err := exec.Command(python(t), driverFile(t, "jupyter.py"), "--list").Output()
+	var kernels []struct {
+		Name     string
+		Language string
+		Display  string `json:"display_name"`
+	}
+	if err != nil || json.Unmarshal(list, &kernels) != nil {
+		t.Fatalf("--list: %v: %s", err, list)
+	}
+	name := ""
+	for _, k := range kernels {
+		if k.Language == "python" {
+			name = k.Name
+		}
+	}
+	if name == "" {
+		t.Skip("no Jupyter kernel for Python is installed")
+	}
+	d := startDriver(t, []string{python(t), driverFile(t, "jupyter.py"), name}, nil)
+	if m := d.ready(); m.Flavor != "jupyter" || !strings.HasPrefix(m.Version, "3.") {
+		t.Errorf("ready: %+v", m)
+	}
+	d.errout.take() // a kernel may have warned of something as it started
+	d.send(interpreter.Order{Op: "warm"})
+	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
+	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
+		t.Errorf("ping: %+v", m)
+	}
+	for i, c := range jupyterCells {
+		t.Run(c.name, func(t *testing.T) { c.check(t, d, i+1) })
+	}
+	d.t = t
+	_, out, _ := d.order(interpreter.Order{Op: "cell", Env: map[string]string{"A": "'ä"}, Dir: "/usr", Code: "import os; print(os.environ['A'], os.getcwd())"})
+	same(t, "in the cell", out, "'ä /usr\n")
+	_, out, _ = d.cell("print(os.environ.get('A'), os.getcwd())")
+	same(t, "after it", out, "None /usr\n")
+	d.interrupt() // none runs: it is ignored
+	d.send(interpreter.Order{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
+	d.out.await(t, "go")
+	d.interrupt()
+	if said, _, _ := d.finish(); find(said, "error")[0].Name != "KeyboardInterrupt" {
+		t.Errorf("interrupted: %+v", said)
+	}
+	said, _, _ := d.cell("os._exit(3)")
+	if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KernelDied" {
+		t.Errorf("a kernel that died: %+v", said)
+	}
+	if code := d.wait(); code == 0 {
+		t.Error("ended with 0 after its kernel died")
+	}
+}

@@ -1,0 +1,127 @@
+package interpreter_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// charts are cells that draw, and what must be in the data of their chart.
+var charts = []struct{ name, code, want string }{
+	{"line", "plt.plot([1, 2], [3, float('nan')], label='a'); plt.xlabel('Time (s)'); plt.ylabel('L [m]'); plt.title('T')", `{"type":"line","title":"T","x_label":"Time (s)","x_unit":"s","y_unit":"m","x_scale":"linear","elements":[{"label":"a","points":[[1,3],[2,null]]}]}`},
+	{"unlabelled", "plt.plot([1]); plt.plot([2]); plt.yscale('log')", `{"type":"line","title":null,"x_label":null,"y_scale":"log","elements":[{"label":"Line 0","points":[[0,1]]},{"label":"Line 1","points":[[0,2]]}]}`},
+	{"categories", "plt.plot(['a', 'b'], [1, 2])", `{"x_scale":"categorical","x_ticks":[0,1],"x_tick_labels":["a","b"],"elements":[{"label":"Line 0","points":[["a",1],["b",2]]}]}`},
+	{"dates", "import datetime\nplt.plot([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], [1, 2])", `{"x_scale":"datetime","elements":[{"label":"Line 0","points":[["2024-01-01",1],["2024-01-02",2]]}]}`},
+	{"scatter", "plt.scatter([1, 2], [3, 4], label='s'); plt.axhline(3)", `{"type":"scatter","elements":[{"label":"s","points":[[1,3],[2,4]]}]}`},
+	{"bar", "plt.bar(['a', 'b'], [1, 2]); plt.xlabel('X')", `{"type":"bar","x_label":"X","elements":[{"label":"a","group":"Group 0","value":1},{"label":"b","group":"Group 0","value":2}]}`},
+	{"groups", "plt.bar([0, 1], [1, 2], width=.4, label='p'); plt.bar([.4, 1.4], [3, 4], width=.4, label='q'); plt.xticks([0, 1], ['a', 'b'])", `{"type":"bar","elements":[{"label":"a","group":"p","value":1},{"label":"b","group":"p","value":2},{"label":"a","group":"q","value":3},{"label":"b","group":"q","value":4}]}`},
+	{"lying bars", "plt.barh(['a'], [5]); plt.xlabel('L [m]')", `{"type":"bar","x_label":null,"y_label":"L [m]","y_unit":"m","elements":[{"label":"a","group":"Group 0","value":5}]}`},
+	{"pie", "plt.pie([1, 3], labels=['a', 'b'])", `{"type":"pie","elements":[{"label":"a","angle":90,"radius":1},{"label":"b","angle":270,"radius":1}]}`},
+	{"boxes", "b = plt.boxplot([[1, 2, 3, 4, 50]], patch_artist=True); plt.xticks([1], ['A'])", `{"type":"box_and_whisker","elements":[{"label":"A","min":1,"first_quartile":2,"median":3,"third_quartile":4,"max":4,"outliers":[50]}]}`},
+	{"lying boxes", "b = plt.boxplot([[1, 2, 3, 4, 50], [2, 3, 4, 5, 6]], patch_artist=True, vert=False); plt.yticks([1, 2], ['A', 'B']); plt.ylabel('Y')", `{"x_label":"Y","y_label":null,"elements":[{"label":"A","min":1,"first_quartile":2,"median":3,"third_quartile":4,"max":4,"outliers":[50]},{"label":"B","min":2,"first_quartile":3,"median":4,"third_quartile":5,"max":6,"outliers":[]}]}`},
+	{"several", "f, a = plt.subplots(1, 2); f.suptitle('S'); a[0].plot([1], label='l'); a[1].scatter([1], [2], label='s')", `{"type":"superchart","title":"S"}`},
+	{"picture", "plt.imshow([[1, 2]])", `{"type":"unknown","title":null,"elements":[]}`},
+	{"blank", "plt.subplots()", `{}`},
+}
+
+func TestPythonCharts(t *testing.T) {
+	needs(t, "matplotlib")
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		if said, _, stderr := d.cell("import matplotlib.pyplot as plt"); len(said) != 2 {
+			t.Fatalf("%+v\n%s", said, stderr)
+		}
+		for _, c := range charts {
+			t.Run(c.name, func(t *testing.T) {
+				said, _, stderr := d.cell(c.code + ";\nNone")
+				shown := find(said, "display")
+				if len(shown) != 1 || !strings.HasPrefix(data(shown[0], "image/png"), "iVBORw0KGgo") || !strings.Contains(data(shown[0], "text/plain"), "<Figure size") {
+					t.Fatalf("%+v\n%s", said, stderr)
+				}
+				var got, want map[string]json.RawMessage
+				if err := json.Unmarshal(shown[0].Data[interpreter.TypeChart], &got); err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+					t.Fatal(err)
+				}
+				for key, value := range want {
+					if canonical(got[key]) != canonical(value) {
+						t.Errorf("%s: %s, want %s", key, canonical(got[key]), canonical(value))
+					}
+				}
+			})
+		}
+	})
+}
+
+// canonical is JSON that compares equal when its values are.
+func canonical(text json.RawMessage) string {
+	var v any
+	if json.Unmarshal(text, &v) != nil {
+		return string(text)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// Figures are shown once each, when it is asked for or when the cell ends.
+func TestPythonFigures(t *testing.T) {
+	needs(t, "matplotlib")
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.send(interpreter.Order{Op: "cell", Code: "import matplotlib.pyplot as plt\nplt.plot([1]); plt.show()\nprint('shown')\nplt.plot([2]); plt.figure(); plt.plot([3])\n1/0"})
+		for _, kind := range []string{"started", "display", "display", "display", "error", "end"} {
+			if m := d.next(); m.Type != kind {
+				t.Fatalf("said %s, want %s", m.Type, kind)
+			}
+		}
+		same(t, "stdout", d.out.take(), "shown\n")
+		said, _, _ := d.cell("figure, axes = plt.subplots(); axes.plot([1]); figure")
+		if len(said) != 3 || data(said[1], "image/png") == "" || said[1].Type != "result" {
+			t.Errorf("a figure as result: %+v", said)
+		}
+		said, _, _ = d.cell("1")
+		if len(said) != 3 {
+			t.Errorf("was shown again: %+v", said)
+		}
+	})
+}
+
+func TestPythonFrames(t *testing.T) {
+	needs(t, "pandas")
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		said, _, _ := d.cell("import pandas as pd, numpy as np, datetime\npd.DataFrame({'a': [1.5, np.nan], 't': pd.to_datetime(['2024-01-02', None]), 's': ['x', None], 1: [np.int64(3), {'k': (1, np.inf)}], 'd': [datetime.date(2024, 1, 1), object]})")
+		results := find(said, "result")
+		if len(results) != 1 {
+			t.Fatalf("%+v", said)
+		}
+		want := `{"1":[3,{"k":[1,null]}],"a":[1.5,null],"d":["2024-01-01","\u003cclass 'object'\u003e"],"s":["x",null],"t":["2024-01-02T00:00:00",null]}`
+		if got := canonical(results[0].Data[interpreter.TypeFrame]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		same(t, "html", data(results[0], "text/html"), "~<table")
+		same(t, "text", data(results[0], "text/plain"), "~2024-01-02")
+		said, _, _ = d.cell("pd.Series([1, 2], name='n')")
+		if got := canonical(find(said, "result")[0].Data[interpreter.TypeFrame]); got != `{"n":[1,2]}` {
+			t.Errorf("a series: %s", got)
+		}
+	})
+}
+
+func TestPythonImages(t *testing.T) {
+	needs(t, "PIL")
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		said, _, _ := d.cell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
+		if len(said) != 4 || data(said[1], "image/png") == "" || data(said[2], "image/png") == "" {
+			t.Errorf("%+v", said)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package interpreter_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// buildAgent builds the agent as it is in a sandbox.
+func buildAgent(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	file := filepath.Join(t.TempDir(), "brig-agent")
+	cmd := exec.Command("go", "build", "-o", file, "../cmd/brig-agent")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	return file
+}
+
+func startBash(t *testing.T, agent string) *driver {
+	t.Helper()
+	d := startDriver(t, []string{agent, "shell-driver"}, nil)
+	if m := d.ready(); m.Flavor != "bash" {
+		t.Fatalf("flavor %q", m.Flavor)
+	}
+	return d
+}
+
+func TestBashCells(t *testing.T) {
+	d := startBash(t, buildAgent(t))
+	if err := os.Mkdir(filepath.Join(d.dir, "it's a sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"FOO": "a'b\nc", "KEPT": "new", "not a name": "x"}
+	for _, s := range []step{
+		{what: "output", code: "echo out; echo err >&2", out: "out", errout: "err"},
+		{what: "define", code: "x=5; alias ll='echo aliased'; declare -A m=([a]=1); f() { echo \"f $1\"; return 4; }; cd /usr; KEPT=old", out: "-", errout: "-"},
+		{what: "state", code: "echo $x ${m[a]} $PWD; ll 2", out: "5 1 /usr\naliased 2"},
+		{what: "status", code: "f 3", out: "f 3", name: "CommandFailed", message: "exit status 4"},
+		{what: "status before the last", code: "false; true"},
+		{what: "return", code: "return 7; echo no", out: "-", name: "CommandFailed", message: "exit status 7"},
+		{what: "not found", code: "\nnosuchcommand", name: "CommandFailed", message: "exit status 127", errout: "cell-7.sh: line 2: nosuchcommand: command not found"},
+		{what: "heredoc", code: "cat <<EOT\na $x '\"\nEOT\necho 'multi\nline'", out: "a 5 '\"\nmulti\nline"},
+		{what: "syntax", code: "echo before\nif true; then\n echo (\nfi", name: "SyntaxError", errout: "cell-9.sh: line 3: syntax error"},
+		{what: "unfinished", code: "echo 'open", name: "SyntaxError"},
+		{what: "break", code: "break; echo after", out: "after"},
+		{what: "empty", code: "", out: "-"},
+		{what: "hash bang", code: "#!/bin/bash\necho hi", out: "hi"},
+
+		{what: "env", order: interpreter.Order{Code: "echo \"$FOO\"; env | grep -c '^KEPT=new'", Env: env}, out: "a'b\nc\n1"},
+		{what: "env is back", code: "echo ${FOO-unset} $KEPT; env | grep -c KEPT; true", out: "unset old\n0"},
+		{what: "cwd", order: interpreter.Order{Code: "basename \"$PWD\"", Dir: filepath.Join(d.dir, "it's a sub")}, out: "it's a sub"},
+		{what: "cwd stays", code: "basename \"$PWD\"", out: "it's a sub"},
+		{what: "no such cwd", order: interpreter.Order{Code: "echo no", Dir: "/nowhere"}, out: "-", name: "CommandFailed", message: "/nowhere"},
+
+		{what: "trace", code: "set -x", errout: "-"},
+		{what: "traced", code: "echo hi", out: "hi", errout: "echo hi"},
+		{what: "no trace of ours", code: "set +x", errout: "set +x"},
+		{what: "quiet", code: "echo hi", errout: "-"},
+		{what: "nounset", code: "set -u; echo ok", out: "ok"},
+		{what: "nounset goes on", code: "set +u; echo ok", out: "ok"},
+		{what: "job", code: "sleep 30 & pid=$!; echo on", out: "on"},
+		{what: "descriptors", code: "sleep 0.1; exec 3>/dev/null 4>&3; ls /proc/$pid/fd | grep -E '^(3|4|60|61)$'; echo 3 >&3", out: "-"},
+
+		{what: "sleep", code: "echo on; sleep 60; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "loop in a function", code: "g() { echo on; while :; do :; done; echo no; }; g; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "loop of commands", code: "echo on; while true; do sleep 0.05; done; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "subshell", code: "echo on; (while true; do sleep 0.05; done); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "pipe", code: "echo on; sleep 60 | cat; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "substitution", code: "echo on; y=$(sleep 60); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "read", code: "echo on; read v; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "wait", code: "echo on; wait; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "alive after interrupts", code: "echo $x; [[ -d /proc/$pid ]] && kill $pid && echo runs", out: "5\nruns"},
+
+		{what: "exit", code: "echo a; exit 3", out: "a", name: "SystemExit", message: "3 (the shell has ended"},
+		{what: "anew", code: "echo [$x] $PWD", out: "[] " + d.dir},
+		{what: "errexit", code: "set -e; false; echo no", out: "-", name: "SystemExit", message: "1 ("},
+		{what: "killed", code: "kill -9 $$", name: "SystemExit", message: "137 ("},
+		{what: "exec", code: "exec echo other", out: "other", name: "SystemExit", message: "0 ("},
+		{what: "no trap", code: "trap - INT; echo on; sleep 60", interruptWhen: "on", name: "KeyboardInterrupt"},
+		{what: "alive", code: "echo hi", out: "hi"},
+	} {
+		s.run(t, d)
+	}
+	d.interrupt() // for nobody
+	time.Sleep(20 * time.Millisecond)
+	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
+	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
+		t.Errorf("said %+v", m)
+	}
+	step{what: "alive after an idle interrupt", code: "echo hi", out: "hi"}.run(t, d)
+}
+
+func TestBashPrograms(t *testing.T) {
+	agent := buildAgent(t)
+	for _, c := range []struct {
+		what, code, stdin string
+		limits            map[string]uint64
+		signal            syscall.Signal
+		cell              bool
+		exit              int
+		out, errout       string
+	}{
+		{what: "output", code: "echo $FOO; echo err >&2", out: "bar", errout: "err"},
+		{what: "stdin", code: "cat", stdin: "typed", out: "typed"},
+		{what: "exit", code: "exit 3", exit: 3},
+		{what: "status of the last", code: "false", exit: 1},
+		{what: "signal", code: "kill -9 $$", exit: 137},
+		{what: "syntax", code: "\necho (", exit: 2, errout: "main.sh: line 2: syntax error"},
+		{what: "interrupted", code: "echo on; sleep 60", signal: syscall.SIGINT, exit: 130, out: "on"},
+		{what: "limits", code: "ulimit -n", limits: map[string]uint64{"nofile": 77}, out: "77"},
+		{what: "after a cell", code: "echo [$x]", cell: true, out: "[]"},
+		{what: "descriptors", code: "ls -l /proc/$$/fd | grep -c socket; true", out: "0"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := startBash(t, agent)
+			if c.cell {
+				d.cell("x=1")
+			}
+			if _, err := d.stdin.Write([]byte(c.stdin)); err != nil {
+				t.Fatal(err)
+			}
+			d.stdin.Close()
+			o := interpreter.Order{Op: "program", Code: c.code, Env: map[string]string{"FOO": "bar"}, Limits: c.limits}
+			d.send(o)
+			out := ""
+			if c.signal != 0 {
+				out = d.out.await(t, "on")
+				d.interrupt()
+			}
+			end := d.next()
+			code, errout := d.wait(), d.errout.take()
+			out = strings.TrimSuffix(out+d.out.take(), "\n")
+			if end.Type != "end" || end.Code != c.exit || code != c.exit || out != c.out || !strings.Contains(errout, c.errout) || c.errout == "" && errout != "" {
+				t.Errorf("exit %d, said %+v\nstdout %q\nstderr %q", code, end, out, errout)
+			}
+		})
+	}
+}
