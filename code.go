@@ -7,7 +7,8 @@ import (
 
 // ContextSpec asks for a CodeContext.
 type ContextSpec struct {
-	// Language is what it interprets. Default python.
+	// Language is what it interprets: one of Languages, or the name or the
+	// language of a Jupyter kernel that the image has. Default python.
 	Language Language
 	// Dir is its working directory. Default "/workspace".
 	Dir string
@@ -22,8 +23,8 @@ type CodeContext struct {
 	Sandbox ID
 	Spec    ContextSpec
 	State   ContextState
-	// Flavor is what interprets: "cpython", "ipython", "node", "bash" or
-	// "jupyter"; Version is its version.
+	// Flavor is what interprets: "cpython" (with IPython, where the image has
+	// it), "node", "bash" or "jupyter"; Version is its version.
 	Flavor, Version string
 	// Count is how many runs there have been since it was started.
 	Count   int

@@ -2,6 +2,7 @@ package brig
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -34,6 +35,19 @@ func ParseLanguage(s string) (Language, error) {
 	}
 	return "", InvalidField("language", "unknown language %q", s).
 		WithHint("use one of: python, javascript, typescript, bash")
+}
+
+// ParseContextLanguage is ParseLanguage for contexts, which also interpret
+// what an image has a Jupyter kernel for.
+func ParseContextLanguage(s string) (Language, error) {
+	if l, ok := aliases[s]; ok {
+		return l, nil
+	}
+	if len(s) == 0 || len(s) > 64 || strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789+#._-") != "" || s[0] == '-' {
+		return "", InvalidField("language", "%q is not a language", s).
+			WithHint("use python, javascript, typescript, bash, or the name of a Jupyter kernel that the image has")
+	}
+	return Language(s), nil
 }
 
 // Program is a one-shot: code or a command that gets a sandbox of its own,

@@ -130,14 +130,30 @@ type server struct {
 // startServer starts a server on a data folder and waits until it is ready.
 func startServer(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
+	s := launchServer(t, bin(t, "brig"), nil, dir, args...)
+	s.await()
+	return s
+}
+
+// launchServer starts a binary as a server and does not wait.
+func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
+	t.Helper()
 	s := &server{t: t, dir: dir, errs: &bytes.Buffer{}}
-	s.cmd = exec.Command(bin(t, "brig"), append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.errs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.kill() })
+	return s
+}
+
+// await waits until the server is ready.
+func (s *server) await() {
+	t, dir := s.t, s.dir
+	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
@@ -160,12 +176,11 @@ func startServer(t testing.TB, dir string, args ...string) *server {
 		if resp, err := http.Get(s.url + "/readyz"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == 200 {
-				return s
+				return
 			}
 		}
 	}
 	t.Fatalf("the server is not ready: %s", s.errs)
-	return nil
 }
 
 // kill ends the server with SIGKILL and waits for it.

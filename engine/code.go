@@ -95,9 +95,6 @@ func (e *Engine) contextFor(ctx context.Context, rec *brig.Record, in brig.Insta
 	if code.Language == "" {
 		code.Language = brig.Python
 	}
-	if _, err := languageOf(code.Language); err != nil {
-		return nil, err
-	}
 	id := "default-" + string(code.Language)
 	if c, err := e.context(rec.ID, id); err == nil {
 		return c, nil
@@ -117,9 +114,12 @@ type codeRun struct {
 	size     int // of the outputs
 	begin    time.Time
 
-	mu  sync.Mutex // guards the fields below
-	res brig.CodeResult
-	hit *time.Timer // kills what does not heed an interrupt
+	mu      sync.Mutex // guards the fields below
+	res     brig.CodeResult
+	started bool
+	hit     *time.Timer // kills what does not heed an interrupt
+	over    bool        // the interpreter belongs to whoever comes next
+	signals sync.WaitGroup
 }
 
 func newCodeRun(e *Engine, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
@@ -151,10 +151,14 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, err := r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.over = true
 	if r.hit != nil {
 		r.hit.Stop()
 	}
+	r.mu.Unlock()
+	r.signals.Wait() // what comes next is not to be interrupted
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.res.Duration = time.Since(r.begin)
 	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
 	r.c.mu.Lock()
@@ -177,7 +181,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hit != nil {
+	if r.hit != nil || r.over {
 		return
 	}
 	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
@@ -186,9 +190,17 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 			r.e.Log.ErrorContext(ctx, "kill an interpreter", "context", r.c.told.ID, "err", err)
 		}
 	})
-	go func() {
-		_ = r.session.Signal(ctx, "SIGINT") // otherwise it is killed
-	}()
+	if r.started {
+		r.signals.Go(func() { r.signal(ctx) })
+	}
+}
+
+// signal interrupts the code. A driver hears it from its word that the code
+// has started; one that does not is killed in the end.
+func (r *codeRun) signal(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, heedTime)
+	defer cancel()
+	_ = r.session.Signal(ctx, "SIGINT")
 }
 
 // output passes on a part of the output.
@@ -217,8 +229,11 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 		switch m.Type {
 		case "started":
 			r.mu.Lock()
-			r.res.Count = m.Count
+			r.res.Count, r.started = m.Count, true
 			started := r.res
+			if r.hit != nil {
+				r.signals.Go(func() { r.signal(ctx) })
+			}
 			r.mu.Unlock()
 			r.tell(ctx, brig.CodeEvent{Started: &started})
 		case "display", "result":

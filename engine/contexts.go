@@ -71,15 +71,26 @@ func (e *Engine) offer(m *machine) {
 }
 
 // take takes the offered interpreter if it is right for spec.
-func (cs *contexts) take(spec brig.ContextSpec) *interpreter.Session {
+func (cs *contexts) take(spec brig.ContextSpec, env map[string]string) *interpreter.Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.offered == nil || spec.Language != brig.Python || spec.Dir != workspace {
+	if cs.offered == nil || spec.Language != brig.Python || spec.Dir != workspace || startsWith(env) {
 		return nil
 	}
 	s := cs.offered
 	cs.offered = nil
 	return s
+}
+
+// startsWith reports whether an interpreter must be started with env, because
+// it looks at it then and never again.
+func startsWith(env map[string]string) bool {
+	for k := range env {
+		if strings.HasPrefix(k, "PYTHON") || strings.HasPrefix(k, "LD_") || strings.HasPrefix(k, "BRIG_") {
+			return true
+		}
+	}
+	return false
 }
 
 // close lets go of every interpreter. Their machine has ended.
@@ -106,6 +117,15 @@ func (c *codeContext) end() {
 	if c.session != nil {
 		c.session.Close()
 		c.session = nil
+	}
+}
+
+// prepare has the interpreter load what cells need before the first comes.
+func (c *codeContext) prepare() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		_ = c.session.Prepare() // the first cell finds out if it does not listen
 	}
 }
 
@@ -147,6 +167,7 @@ func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.Conte
 	if err != nil {
 		return nil, err
 	}
+	c.prepare()
 	return c.view(), nil
 }
 
@@ -159,7 +180,7 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 	if spec.Dir == "" {
 		spec.Dir = workspace
 	}
-	if _, err := languageOf(spec.Language); err != nil {
+	if _, err := brig.ParseContextLanguage(string(spec.Language)); err != nil {
 		return nil, err
 	}
 	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
@@ -201,29 +222,23 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 // context's line.
 func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
 	spec := c.told.Spec
-	lang, err := languageOf(spec.Language)
-	if err != nil {
-		return err
+	lang, ours := interpreter.Lookup(spec.Language)
+	if !ours {
+		lang = interpreter.Jupyter(spec.Language)
 	}
 	c.mu.Lock()
 	c.starts++
 	procID := fmt.Sprintf("%s.%d", c.told.ID, c.starts)
 	c.mu.Unlock()
-	session, env := e.contextsOf(rec.ID).take(spec), map[string]string(nil)
-	if session != nil {
-		// It started before the sandbox was anybody's.
-		env = maps.Clone(rec.Spec.Env)
-		if env == nil {
-			env = map[string]string{}
-		}
-		maps.Copy(env, spec.Env)
-	} else {
-		cmd := brig.Command{Env: spec.Env, Dir: spec.Dir}
-		if session, err = open(ctx, in, procID, lang, cmd); err != nil {
-			if told := brig.AsError(err); told.Field == "command" {
-				return noInterpreter(rec.Spec.Image, lang).Because(err)
-			}
-			return e.lost(ctx, rec, in, err)
+	env := map[string]string{}
+	maps.Copy(env, rec.Spec.Env)
+	maps.Copy(env, spec.Env)
+	session := e.contextsOf(rec.ID).take(spec, env)
+	if session == nil {
+		env = nil // it is started with it
+		var err error
+		if session, err = open(ctx, in, procID, lang, brig.Command{Env: spec.Env, Dir: spec.Dir}); err != nil {
+			return e.lost(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
 		}
 	}
 	failpoint.Hit("context.opened")

@@ -29,6 +29,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return nil, err
 	}
 	if err = e.furnish(ctx, m); err != nil {
+		m.letGo()
 		e.forget(ctx, m.rec)
 		return nil, err
 	}
@@ -38,6 +39,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 	}
 	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
 	if err := e.Store.Put(ctx, m.rec); err != nil {
+		m.letGo()
 		e.destroy(ctx, m.rec.ID, m.in)
 		e.forget(ctx, m.rec)
 		return nil, err
@@ -73,6 +75,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	v.id = m.rec.ID
 	if err := e.Store.Put(ctx, m.rec, v.intent()); err != nil {
 		if m.in != nil {
+			m.letGo()
 			e.destroy(ctx, m.rec.ID, m.in)
 		}
 		return nil, err

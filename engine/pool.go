@@ -137,6 +137,14 @@ func (s *shelf) pop() *waiting {
 	return nil
 }
 
+// clear takes everything off the shelf, so that its watchers leave it alone.
+// The caller holds p.mu.
+func (s *shelf) clear() []*waiting {
+	out := slices.Concat(s.ready, s.dead)
+	s.ready, s.dead = nil, nil
+	return out
+}
+
 // shelf returns the shelf of a kind. The caller holds p.mu.
 func (p *pool) shelf(k kind) *shelf {
 	s := p.shelves[k]
@@ -162,7 +170,7 @@ func (p *pool) drop(digest string) {
 		if k.image != digest {
 			return false
 		}
-		out = append(out, s.ready...)
+		out = append(out, s.clear()...)
 		return true
 	})
 	p.mu.Unlock()
@@ -175,8 +183,7 @@ func (p *pool) empty() {
 	p.closed = true
 	var out []*waiting
 	for _, s := range p.shelves {
-		out = append(out, s.ready...)
-		s.ready = nil
+		out = append(out, s.clear()...)
 	}
 	p.mu.Unlock()
 	p.end(out)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,9 +87,9 @@ func TestNoPoolSaysNeither(t *testing.T) {
 		if list := h.shelves(t); len(list) != 0 {
 			t.Errorf("shelves %+v", list)
 		}
-		time.Sleep(time.Hour)
-		if p.creates != 1 {
-			t.Errorf("%d machines were made for one program", p.creates)
+		pass(time.Hour)
+		if n, _, _ := p.counted(); n != 1 {
+			t.Errorf("%d machines were made for one program", n)
 		}
 	})
 }
@@ -105,12 +106,12 @@ func TestCreateFromPool(t *testing.T) {
 		if s.Pool != brig.PoolHit || s.Spec.Name != "mine" || s.State != brig.Running || s.Spec.Ephemeral || s.Spec.Blank {
 			t.Errorf("created %+v", s)
 		}
-		before := p.open
+		_, _, before := p.counted()
 		res, err := h.RunCode(ctx, "mine", brig.Code{Source: "env OWNER\nset x 1"}, nil)
 		if err != nil || string(res.Stdout.Head) != "ann\n" {
 			t.Errorf("in its first context: %+v, %v", res, err)
 		}
-		if p.open != before {
+		if _, _, now := p.counted(); now != before {
 			t.Errorf("the first context started an interpreter of its own")
 		}
 		if err := h.Remove(ctx, "mine"); err != nil {
@@ -185,8 +186,12 @@ func TestMachinesAreUsedOnce(t *testing.T) {
 		if list := reused(p); len(list) > 0 {
 			t.Errorf("machines were used again: %v", list)
 		}
-		if len(p.binds) < n/4 {
-			t.Errorf("only %d of %d came from the pool: this shows nothing", len(p.binds), n)
+		hits := int64(0)
+		for _, s := range h.shelves(t) {
+			hits += s.Hits
+		}
+		if hits < n/4 {
+			t.Errorf("only %d of %d came from the pool: this shows nothing", hits, n)
 		}
 		events, err := h.store.Events(t.Context(), 10*n)
 		if err != nil {
@@ -213,10 +218,13 @@ func TestMachinesAreUsedOnce(t *testing.T) {
 // The test above must be able to fail: here a pool puts machines back.
 func TestReuseIsSeen(t *testing.T) {
 	bubble(t, bothKinds(), func(t *testing.T, h *house, p *tricky) {
-		p.bind = func(in *trickyInstance) error {
-			h.Reshelve(in.id, in)
-			return nil
-		}
+		p.play(tricks{
+			bind: func(in *trickyInstance) error {
+				h.Reshelve(in.id, in)
+				return nil
+			},
+			destroy: func(*trickyInstance) error { return errors.New("it is still of use") },
+		})
 		for i := range 3 {
 			// What becomes of a program whose machine is another's is not the point.
 			_, _ = h.Run(ofTenant(t, fmt.Sprint("t", i)), brig.Program{Command: []string{"env", "OWNER"}}, brig.IO{})
@@ -224,6 +232,8 @@ func TestReuseIsSeen(t *testing.T) {
 		if len(reused(p)) == 0 {
 			t.Error("machines were put back, and nobody noticed")
 		}
+		p.play(tricks{})
+		pass(5 * time.Minute)
 	})
 }
 
@@ -237,7 +247,9 @@ func TestDeathOnTheShelf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		mustRun(t, h, python("ann"), brig.PoolMiss) // nobody had time to notice
+		if _, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{}); err != nil { // nobody had time to notice
+			t.Error(err)
+		}
 		settled()
 		now := p.instances()
 		for id := range dead {
@@ -266,10 +278,9 @@ func TestPoolMemory(t *testing.T) {
 	o.Pool.Each, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
 	o.Pool.Warm = append(o.Pool.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Bash, Count: 1})
 	bubble(t, o, func(t *testing.T, h *house, p *tricky) {
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if n := len(p.instances()); n != 4 || p.most != 4 {
-			t.Errorf("%d machines wait, at most %d did, want 4", n, p.most)
+		pass(time.Minute)
+		if _, most, _ := p.counted(); len(p.instances()) != 4 || most != 4 {
+			t.Errorf("%d machines wait, at most %d did, want 4", len(p.instances()), most)
 		}
 		ready := map[brig.Language]int{}
 		for _, s := range h.shelves(t) {
@@ -290,7 +301,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			t.Fatalf("before anybody asked: %+v", list)
 		}
 		mustRun(t, h, python("ann"), brig.PoolMiss)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s := h.shelf(t); s.Target != 1 || s.Ready != 1 {
 			t.Errorf("after one: %+v", s)
 		}
@@ -301,7 +312,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			}
 			mustRun(t, h, python("ann"), use)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s := h.shelf(t); s.Target != 9 || s.Ready != 9 {
 			t.Errorf("after a burst of 9: %+v", s)
 		}
@@ -309,33 +320,29 @@ func TestPoolFollowsDemand(t *testing.T) {
 		for range 9 {
 			mustRun(t, h, python("ann"), brig.PoolHit)
 		}
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		mustRun(t, h, python("ann"), brig.PoolHit)
 		settled()
 		if s := h.shelf(t); s.Target != 9 || s.Ready != 9 {
 			t.Errorf("after one that came alone: %+v", s)
 		}
-		time.Sleep(6 * time.Minute) // 11 since the burst, 6 since the last
-		synctest.Wait()
+		pass(6 * time.Minute) // 11 since the burst, 6 since the last
 		if s := h.shelf(t); s.Target != 1 || s.Ready != 1 || len(p.instances()) != 1 {
 			t.Errorf("when the burst is forgotten: %+v, %d machines", s, len(p.instances()))
 		}
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		if list := h.shelves(t); len(list) != 0 || len(p.instances()) != 0 {
 			t.Errorf("when all is forgotten: %+v, %d machines", list, len(p.instances()))
 		}
 		for range 40 {
 			mustRun(t, h, python("ann"), brig.PoolMiss)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s := h.shelf(t); s.Target != 15 || s.Ready != 15 {
 			t.Errorf("more than the most of one kind: %+v", s)
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.most > 16 {
-			t.Errorf("there were %d machines at once, want at most those that wait and the one in use", p.most)
+		if _, most, _ := p.counted(); most > 16 {
+			t.Errorf("there were %d machines at once, want at most those that wait and the one in use", most)
 		}
 	})
 }
@@ -345,11 +352,11 @@ func TestRemoveImageEmptiesItsShelf(t *testing.T) {
 	bubble(t, warm(2), func(t *testing.T, h *house, p *tricky) {
 		ctx := as(t, brig.Admin)
 		going, goOn := make(chan struct{}), make(chan struct{})
-		p.create = func(context.Context, brig.ID) error {
+		p.play(tricks{create: func(context.Context, brig.ID) error {
 			going <- struct{}{}
 			<-goOn
 			return nil
-		}
+		}})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -379,25 +386,22 @@ func TestRemoveImageEmptiesItsShelf(t *testing.T) {
 func TestRefillBacksOff(t *testing.T) {
 	o := warm(2)
 	bubble(t, o, func(t *testing.T, h *house, p *tricky) {
-		p.create = func(context.Context, brig.ID) error { return errors.New("no") }
+		p.play(tricks{create: func(context.Context, brig.ID) error { return errors.New("no") }})
 		for range 2 {
 			mustRunHit(t, h)
 		}
-		p.mu.Lock()
-		p.creates = 0
-		p.mu.Unlock()
-		time.Sleep(10 * time.Minute)
-		p.mu.Lock()
-		tries := p.creates
-		p.create = nil
-		p.mu.Unlock()
+		before, _, _ := p.counted()
+		pass(10 * time.Minute)
+		after, _, _ := p.counted()
+		p.play(tricks{})
+		tries := after - before
 		if tries < 5 || tries > 30 {
 			t.Errorf("%d tries in ten minutes", tries)
 		}
 		if s := h.shelf(t); s.Failed < int64(tries) || s.Ready != 0 || s.Making != 0 {
 			t.Errorf("meanwhile the shelf is %+v", s)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		if s := h.shelf(t); s.Ready != 2 {
 			t.Errorf("afterwards it is %+v", s)
 		}
@@ -417,15 +421,8 @@ func TestRefillWithoutInterpreter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p.create = func(_ context.Context, id brig.ID) error {
-			time.AfterFunc(0, func() {
-				if in := p.instances()[id]; in != nil {
-					_ = in.Stop(context.WithoutCancel(t.Context()), 0, brig.Crashed)
-				}
-			})
-			return nil
-		}
-		time.Sleep(5 * time.Minute)
+		p.play(tricks{start: func(in *trickyInstance) error { return in.Stop(t.Context(), 0, brig.Crashed) }})
+		pass(5 * time.Minute)
 		h.Close()
 		p.nothingLeft(t)
 	})
@@ -439,14 +436,14 @@ func TestCloseEmptiesThePool(t *testing.T) {
 			t.Fatalf("%d machines", len(p.instances()))
 		}
 		h.Close()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		p.nothingLeft(t)
 	})
 	bubble(t, warm(3), func(t *testing.T, h *house, p *tricky) {
-		p.create = func(ctx context.Context, _ brig.ID) error { // as slow as can be
+		p.play(tricks{create: func(ctx context.Context, _ brig.ID) error { // as slow as can be
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}
+		}})
 		mustRunHit(t, h)
 		settled()
 		h.Close()
@@ -462,7 +459,7 @@ func TestBindFails(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-				p.bind = f
+				p.play(tricks{bind: f})
 				ctx := as(t, brig.Admin)
 				if _, err := h.Run(ctx, python("ann"), brig.IO{}); err == nil {
 					t.Error("Run says nothing")
@@ -475,8 +472,8 @@ func TestBindFails(t *testing.T) {
 					t.Errorf("%d records are left", n)
 				}
 				settled()
-				if n := len(p.instances()); n != 1 {
-					t.Errorf("%d machines, want the one that waits", n)
+				if s := h.shelf(t); s.Ready == 0 || s.Ready != len(p.instances()) {
+					t.Errorf("%d machines, want those that wait: %+v", len(p.instances()), s)
 				}
 				h.Close()
 				p.nothingLeft(t)
@@ -488,12 +485,15 @@ func TestBindFails(t *testing.T) {
 // A server that dies while it binds leaves nothing that the next does not end.
 func TestServerDiesWhileBinding(t *testing.T) {
 	for what, call := range map[string]func(*testing.T, *house) error{
-		"run":    func(t *testing.T, h *house) error { _, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{}); return err },
+		"run": func(t *testing.T, h *house) error {
+			_, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{})
+			return err
+		},
 		"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Admin), brig.Spec{}); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-				p.bind = func(in *trickyInstance) error {
+				p.play(tricks{bind: func(in *trickyInstance) error {
 					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, Bounds: brig.DefaultBounds()})
 					defer next.Close()
 					if err := next.Recover(t.Context()); err != nil {
@@ -506,7 +506,7 @@ func TestServerDiesWhileBinding(t *testing.T) {
 						t.Errorf("machines %v are left", m)
 					}
 					return errors.New("the server died")
-				}
+				}})
 				if call(t, h) == nil {
 					t.Error("no error")
 				}
@@ -520,7 +520,10 @@ func TestServerDiesWhileBinding(t *testing.T) {
 func TestClaimNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		for what, call := range map[string]func(*testing.T, *house) error{
-			"run":    func(t *testing.T, h *house) error { _, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{}); return err },
+			"run": func(t *testing.T, h *house) error {
+				_, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{})
+				return err
+			},
 			"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Admin), brig.Spec{}); return err },
 		} {
 			t.Run(fmt.Sprintf("%s, put %d", what, n), func(t *testing.T) {
@@ -551,24 +554,24 @@ func TestClaimNeverLeaks(t *testing.T) {
 // A machine that does not go is told to again, until it does.
 func TestDoomedMachines(t *testing.T) {
 	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
-		tries := 0
-		p.destroy = func(*trickyInstance) error {
-			if tries++; tries < 3 {
+		var tries atomic.Int64
+		p.play(tricks{destroy: func(*trickyInstance) error {
+			if tries.Add(1) < 3 {
 				return errors.New("busy")
 			}
 			return nil
-		}
+		}})
 		mustRun(t, h, python("ann"), "")
 		synctest.Wait()
-		if n := len(p.instances()); n != 1 || tries != 1 {
-			t.Fatalf("%d machines after %d tries", n, tries)
+		if n := len(p.instances()); n != 1 || tries.Load() != 1 {
+			t.Fatalf("%d machines after %d tries", n, tries.Load())
 		}
 		if n := h.records(t); n != 0 {
 			t.Errorf("%d records: the caller has been told that it is over", n)
 		}
-		time.Sleep(5 * time.Minute)
-		if n := len(p.instances()); n != 0 || tries != 3 {
-			t.Errorf("%d machines after %d tries", n, tries)
+		pass(5 * time.Minute)
+		if n := len(p.instances()); n != 0 || tries.Load() != 3 {
+			t.Errorf("%d machines after %d tries", n, tries.Load())
 		}
 	})
 }

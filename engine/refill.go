@@ -47,7 +47,7 @@ func (p *pool) run(ctx context.Context) {
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				p.made(s, 0, ctx.Err())
+				p.made(s, 0, ctx.Err(), nil)
 				return
 			}
 			p.e.work.Go(func() {
@@ -139,32 +139,25 @@ func (p *pool) refill(ctx context.Context, s *shelf) {
 	if err != nil && ctx.Err() == nil {
 		p.e.Log.ErrorContext(ctx, "make a sandbox ahead of time", "image", s.image, "language", s.language, "err", err)
 	}
-	p.made(s, time.Since(start), err)
-	if err == nil {
-		p.shelve(s, w)
-	}
+	p.made(s, time.Since(start), err, w)
 }
 
-// made counts one that was being made.
-func (p *pool) made(s *shelf, took time.Duration, err error) {
+// made counts one that was being made, and puts it where it can be claimed:
+// at every moment it is counted once.
+func (p *pool) made(s *shelf, took time.Duration, err error, w *waiting) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	s.making--
 	if err != nil {
 		s.failed++
 		s.backoff = min(max(2*s.backoff, time.Second), time.Minute)
 		s.pause = p.e.Now().Add(s.backoff)
+		p.mu.Unlock()
 		return
 	}
 	s.backoff = 0
 	if s.refills = append(s.refills, took); len(s.refills) > 32 {
 		s.refills = s.refills[1:]
 	}
-}
-
-// shelve puts a machine where it can be claimed, and watches over it.
-func (p *pool) shelve(s *shelf, w *waiting) {
-	p.mu.Lock()
 	gone := p.closed || p.shelves[s.kind] != s
 	if !gone {
 		s.ready = append(s.ready, w)
@@ -174,6 +167,11 @@ func (p *pool) shelve(s *shelf, w *waiting) {
 		p.end([]*waiting{w})
 		return
 	}
+	p.watch(s, w)
+}
+
+// watch ends a machine that dies while it waits.
+func (p *pool) watch(s *shelf, w *waiting) {
 	p.e.work.Go(func() {
 		select {
 		case <-p.e.ctx.Done():
@@ -228,6 +226,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 	}
 	defer context.AfterFunc(ctx, func() { w.session.Close() })()
 	if err = w.session.Warm(); err != nil {
+		w.session.Close()
 		return nil, errors.Join(fmt.Errorf("warm up: %w", err), context.Cause(ctx))
 	}
 	failpoint.Hit("pool.warmed")

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"time"
 
@@ -184,18 +185,27 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 	if m.session == nil {
 		var err error
 		if m.session, err = open(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
-			if told := brig.AsError(err); told.Field == "command" {
-				return nil, noInterpreter(m.rec.Spec.Image, *j.lang).Because(err)
-			}
-			return nil, e.lost(ctx, m.rec, m.in, err)
+			return nil, e.lost(ctx, m.rec, m.in, notStarted(m.rec.Spec.Image, *j.lang, err))
 		}
 	}
 	return e.interpret(ctx, m, j, sio)
 }
 
-func noInterpreter(image string, lang interpreter.Language) *brig.Error {
-	return brig.InvalidField("language", "image %q has no %s", image, lang.Program).
-		WithHint("choose an image that has it, or build one: brig image build debian --packages …")
+// notStarted explains why an interpreter did not start: mostly the image has
+// none.
+func notStarted(image string, lang interpreter.Language, err error) error {
+	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
+		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
+	said, failed := errors.AsType[*interpreter.StartError](err)
+	switch {
+	case brig.AsError(err).Field == "command":
+		return missing
+	case failed && said.Said != "" && errors.Is(err, interpreter.ErrGone):
+		// What it said is the guest's own, and tells its owner most.
+		missing.Message += ": " + clip(said.Said)
+		return missing
+	}
+	return err
 }
 
 // collect takes the artifacts out of a machine that still lives.

@@ -16,18 +16,25 @@ import (
 // test have a say in it.
 type tricky struct {
 	brig.Provider
-	// The functions, when set, are asked first; what they return is the error.
-	create  func(context.Context, brig.ID) error
-	bind    func(*trickyInstance) error
-	destroy func(*trickyInstance) error
 
-	mu       sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	tricks
 	creates  int
 	made     map[brig.ID]*trickyInstance // and not destroyed
 	binds    map[brig.ID][]string        // for whom, by a variable of the spec
 	most     int                         // that there were at once
 	open     int                         // processes that were not closed
+	procs    []*trickyProcess
+	severed  chan struct{}
 	destroys map[brig.ID]int
+}
+
+// tricks, when set, are asked first; what they return is the error.
+type tricks struct {
+	create  func(context.Context, brig.ID) error
+	bind    func(*trickyInstance) error
+	start   func(*trickyInstance) error
+	destroy func(*trickyInstance) error
 }
 
 type trickyInstance struct {
@@ -38,15 +45,17 @@ type trickyInstance struct {
 
 type trickyProcess struct {
 	brig.Process
+	p      *tricky
 	closed func()
 }
 
 func (p *tricky) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
 	p.mu.Lock()
 	p.creates++
+	create := p.create
 	p.mu.Unlock()
-	if p.create != nil {
-		if err := p.create(ctx, id); err != nil {
+	if create != nil {
+		if err := create(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -68,9 +77,10 @@ func (p *tricky) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease t
 func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
 	i.p.mu.Lock()
 	i.p.binds[i.id] = append(i.p.binds[i.id], spec.Env["OWNER"])
+	bind := i.p.bind
 	i.p.mu.Unlock()
-	if i.p.bind != nil {
-		if err := i.p.bind(i); err != nil {
+	if bind != nil {
+		if err := bind(i); err != nil {
 			return err
 		}
 	}
@@ -78,8 +88,11 @@ func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Ti
 }
 
 func (i *trickyInstance) Destroy(ctx context.Context) error {
-	if i.p.destroy != nil {
-		if err := i.p.destroy(i); err != nil {
+	i.p.mu.Lock()
+	destroy := i.p.destroy
+	i.p.mu.Unlock()
+	if destroy != nil {
+		if err := destroy(i); err != nil {
 			return err
 		}
 	}
@@ -95,8 +108,20 @@ func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command)
 	if err != nil {
 		return nil, err
 	}
+	i.p.mu.Lock()
+	start := i.p.start
+	i.p.mu.Unlock()
+	if start != nil {
+		if err := start(i); err != nil {
+			return nil, err
+		}
+	}
 	i.p.opened(1)
-	return &trickyProcess{proc, sync.OnceFunc(func() { i.p.opened(-1) })}, nil
+	w := &trickyProcess{proc, i.p, sync.OnceFunc(func() { i.p.opened(-1) })}
+	i.p.mu.Lock()
+	defer i.p.mu.Unlock()
+	i.p.procs = append(i.p.procs, w)
+	return w, nil
 }
 
 func (i *trickyInstance) Keep(ctx context.Context, p brig.Process, note []byte) error {
@@ -106,9 +131,58 @@ func (i *trickyInstance) Keep(ctx context.Context, p brig.Process, note []byte) 
 	return i.Instance.Keep(ctx, p, note)
 }
 
+// sever makes of whoever uses the processes that there are one who is dead:
+// it hears nothing and does nothing, until the function is called that sever
+// returns.
+func (p *tricky) sever() func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.severed = make(chan struct{})
+	for _, proc := range p.procs {
+		_ = proc.Process.Close()
+	}
+	return func() { close(p.severed) }
+}
+
+func (p *tricky) isSevered() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.severed
+}
+
+func (p *trickyProcess) Receive() (brig.From, []byte, error) {
+	from, b, err := p.Process.Receive()
+	if c := p.p.isSevered(); c != nil {
+		<-c
+	}
+	return from, b, err
+}
+
+func (p *trickyProcess) Kill(ctx context.Context) error {
+	if p.p.isSevered() != nil {
+		return nil
+	}
+	return p.Process.Kill(ctx)
+}
+
 func (p *trickyProcess) Close() error {
 	p.closed()
 	return p.Process.Close()
+}
+
+// play sets the tricks.
+func (p *tricky) play(tr tricks) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tricks = tr
+}
+
+// counted returns how many machines were asked for, how many there were at
+// once, and how many processes are open.
+func (p *tricky) counted() (creates, most, open int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.creates, p.most, p.open
 }
 
 func (p *tricky) opened(n int) {
@@ -149,6 +223,11 @@ func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tr
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &tricky{}
+		t.Cleanup(func() { // after the engine's end: what went on without it
+			for _, in := range p.instances() {
+				_ = in.Instance.Destroy(context.WithoutCancel(t.Context()))
+			}
+		})
 		h := newHouse(t, func(all *engine.Options) {
 			p.Provider = all.Provider
 			all.Provider, all.Pool, all.Capacity, all.KeepRuns = p, o.Pool, o.Capacity, o.KeepRuns
@@ -162,16 +241,20 @@ func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tr
 		if err := h.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
+		settled()
 		f(t, h, p)
 	})
 }
 
-// settled lets the pool do what it does, and a little more.
-func settled() {
-	time.Sleep(time.Second)
+// pass lets some time go by, and a little more: what a test does next is not
+// to fall into the moment in which the pool looks what is missing.
+func pass(d time.Duration) {
+	time.Sleep(d + 37*time.Millisecond)
 	synctest.Wait()
 }
+
+// settled lets the pool do what it does.
+func settled() { pass(time.Second) }
 
 func ofTenant(t *testing.T, name string) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Admin})

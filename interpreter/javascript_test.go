@@ -42,6 +42,7 @@ type step struct {
 
 func (s step) run(t *testing.T, d *driver) {
 	t.Helper()
+	t.Log(s.what) // for the failure of a helper
 	o := s.order
 	if o.Op = "cell"; s.code != "" {
 		o.Code = s.code
@@ -172,6 +173,7 @@ func TestNodeCells(t *testing.T) {
 		{what: "busy loop", code: "console.log('on'); while (true) {}", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "busy after await", code: "await 1; console.log('on'); while (true) {}", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "await for ever", code: "console.log('on'); await new Promise(() => {})", interruptWhen: "on", name: "KeyboardInterrupt"},
+		{what: "collected", code: "require('v8').setFlagsFromString('--expose-gc'); require('vm').runInNewContext('gc')(); 1", value: "1"},
 		{what: "child", code: "console.log('on'); require('child_process').execSync('sleep 60')", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "alive after interrupts", code: "a", value: "10"},
 
@@ -200,7 +202,7 @@ func TestNodeCells(t *testing.T) {
 
 func TestNodeBetweenCells(t *testing.T) {
 	d := startNode(t)
-	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 20)")
+	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
 	d.out.await(t, "later")
 	d.errout.await(t, "Error: late")
 	d.interrupt() // for nobody

@@ -50,6 +50,15 @@ func Lookup(l brig.Language) (Language, bool) {
 	return Language{}, false
 }
 
+// Jupyter returns how code in a language that is none of ours is interpreted:
+// by a Jupyter kernel of the image, of that name or for that language.
+func Jupyter(l brig.Language) Language {
+	return Language{
+		Name: l, Prefix: "jp-", Argv: []string{"python3", Dir + "/jupyter.py", string(l)}, Files: files("jupyter"),
+		Program: "Jupyter kernel for " + string(l),
+	}
+}
+
 // wireAgent is the agent's own program: it drives shells itself.
 const wireAgent = "/proc/1/exe"
 

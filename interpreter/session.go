@@ -14,6 +14,18 @@ import (
 // ErrGone says that the interpreter ended without the message that was due.
 var ErrGone = errors.New("the interpreter has ended")
 
+// StartError is an interpreter that did not get ready, and what it said.
+type StartError struct {
+	Said string
+	Err  error
+}
+
+// Error implements error.
+func (e *StartError) Error() string { return fmt.Sprintf("start interpreter: %v: %s", e.Err, e.Said) }
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
 // Sink receives what a run produces, in order. What Output is given is only
 // valid during the call.
 type Sink struct {
@@ -39,7 +51,7 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 		}
 	}})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start interpreter: %w: %s", err, bytes.TrimSpace(said.Bytes())), context.Cause(ctx))
+		return nil, errors.Join(&StartError{Said: string(bytes.TrimSpace(said.Bytes())), Err: err}, context.Cause(ctx))
 	}
 	s.Version, s.Flavor = m.Version, m.Flavor
 	return s, nil
@@ -60,6 +72,11 @@ func (s *Session) Warm() error {
 		return errors.Join(ErrGone, err)
 	}
 	return s.Sync("warm", Sink{})
+}
+
+// Prepare has the driver load what cells need, while nobody waits.
+func (s *Session) Prepare() error {
+	return s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 }
 
 // Sync makes sure that nothing is on its way of what somebody else asked, and

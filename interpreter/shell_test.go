@@ -80,6 +80,7 @@ func TestBashCells(t *testing.T) {
 		{what: "substitution", code: "echo on; y=$(sleep 60); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "read", code: "echo on; read v; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "wait", code: "echo on; wait; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "asked twice", code: "bash -c 'trap \"((++n > 1)) && exit 1\" INT; echo on; while :; do sleep 0.1; done'", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "alive after interrupts", code: "echo $x; [[ -d /proc/$pid ]] && kill $pid && echo runs", out: "5\nruns"},
 
 		{what: "exit", code: "echo a; exit 3", out: "a", name: "SystemExit", message: "3 (the shell has ended"},

@@ -146,7 +146,7 @@ func toLanguage(s string) (brig.Language, error) {
 	if s == "" {
 		return "", nil
 	}
-	return brig.ParseLanguage(s)
+	return brig.ParseContextLanguage(s)
 }
 
 func toCode(in wire.CodeRequest) (brig.Code, error) {

@@ -57,7 +57,7 @@ func (c *cli) codeOf(f codeFlags, files []string) (brig.Code, error) {
 		return code, err
 	}
 	if f.language != "" {
-		if code.Language, err = brig.ParseLanguage(f.language); err != nil {
+		if code.Language, err = brig.ParseContextLanguage(f.language); err != nil {
 			return code, err
 		}
 	}
@@ -136,7 +136,7 @@ func (c *cli) contextCommand() *cobra.Command {
 				return err
 			}
 			if spec.language != "" {
-				if s.Language, err = brig.ParseLanguage(spec.language); err != nil {
+				if s.Language, err = brig.ParseContextLanguage(spec.language); err != nil {
 					return err
 				}
 			}

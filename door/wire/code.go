@@ -15,7 +15,7 @@ const (
 
 // ContextRequest asks for an interpreter that keeps its variables.
 type ContextRequest struct {
-	Language string            `json:"language,omitempty" doc:"python (the default), javascript, typescript or bash"`
+	Language string            `json:"language,omitempty" doc:"python (the default), javascript, typescript, bash, or a Jupyter kernel of the image"`
 	Cwd      string            `json:"cwd,omitempty" doc:"working directory; default /workspace"`
 	Env      map[string]string `json:"env,omitempty" doc:"added to the sandbox's environment"`
 }
@@ -28,7 +28,7 @@ type Context struct {
 	Cwd      string            `json:"cwd"`
 	Env      map[string]string `json:"env,omitempty"`
 	State    string            `json:"state" doc:"idle, busy, or dead: its interpreter ended, and the next run starts another"`
-	Flavor   string            `json:"flavor" doc:"what interprets: cpython, ipython, node, bash or jupyter"`
+	Flavor   string            `json:"flavor" doc:"what interprets: cpython, node, bash or jupyter"`
 	Version  string            `json:"version" doc:"of the interpreter"`
 	Count    int               `json:"execution_count" doc:"runs since it was started"`
 	Created  time.Time         `json:"created"`
@@ -43,7 +43,7 @@ type Contexts struct {
 type CodeRequest struct {
 	Code      string            `json:"code" doc:"source code"`
 	Context   string            `json:"context_id,omitempty" doc:"the context's id; without one the sandbox's default context of the language is used"`
-	Language  string            `json:"language,omitempty" doc:"python (the default), javascript, typescript or bash; not beside context_id"`
+	Language  string            `json:"language,omitempty" doc:"python (the default), javascript, typescript, bash, or a Jupyter kernel of the image; not beside context_id"`
 	Env       map[string]string `json:"env,omitempty" doc:"set for this run and taken back after it"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time, counted from its turn, after which it is interrupted"`
 	Stream    bool              `json:"stream,omitempty" doc:"answer with events while the code runs"`

@@ -175,7 +175,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	case <-d.signals: // it was for nobody
 	default:
 	}
-	end, gone := d.bash.evaluate(cellScript(o, file))
+	end, gone := d.bash.evaluate(cellScript(o, file), d.signals)
 	if !gone {
 		d.traced = strings.Contains(end.flags, "x")
 		switch {
@@ -257,7 +257,7 @@ func startShell() (*shell, error) {
 		return nil, err
 	}
 	go s.watch()
-	if line, gone := s.tell(prologue); !gone {
+	if line, gone := s.tell(prologue, nil); !gone {
 		s.version = strings.TrimPrefix(line, "ready ")
 		return s, nil
 	}
@@ -286,17 +286,32 @@ func (s *shell) watch() {
 	close(s.ended)
 }
 
-// tell has bash read some script, and returns its next report.
-func (s *shell) tell(script string) (report string, gone bool) {
+// askAgain is how long what runs may take to heed a SIGINT. One that arrives
+// while bash starts a process, or is about to wait, is heeded by neither.
+const askAgain = 2 * time.Second
+
+// tell has bash read some script, and returns its next report. A signal that
+// is of no avail is sent again.
+func (s *shell) tell(script string, signals <-chan os.Signal) (report string, gone bool) {
 	if _, err := io.WriteString(s.script, script); err != nil {
 		<-s.ended
 		return "", true
 	}
-	select {
-	case line := <-s.lines:
-		return line, false
-	case <-s.ended:
-		return "", true
+	var again <-chan time.Time
+	for {
+		select {
+		case line := <-s.lines:
+			return line, false
+		case <-s.ended:
+			return "", true
+		case <-signals:
+			again = time.After(askAgain)
+		case <-again:
+			again = nil
+			if syscall.Getpgrp() == os.Getpid() {
+				syscall.Kill(0, syscall.SIGINT) // which signals us as well
+			}
+		}
 	}
 }
 
@@ -307,8 +322,8 @@ type cellEnd struct {
 	flags       string // of set
 }
 
-func (s *shell) evaluate(script string) (end cellEnd, gone bool) {
-	report, gone := s.tell(script)
+func (s *shell) evaluate(script string, signals <-chan os.Signal) (end cellEnd, gone bool) {
+	report, gone := s.tell(script, signals)
 	if gone {
 		return end, true
 	}

@@ -296,7 +296,7 @@ class SystemExit extends Error {
   }
 }
 
-let util, inspect, session, receiver, watched;
+let util, inspect, promiseHooks, session, receiver, watched;
 let count = 0;
 let running = null; // the cell that runs
 let taken;
@@ -310,6 +310,7 @@ function interrupt() {
 function cells(orders) {
   util = require('util');
   inspect = util.inspect;
+  promiseHooks = require('v8').promiseHooks;
   const inspector = require('inspector');
   session = new inspector.Session();
   session.connect();
@@ -483,8 +484,9 @@ function evaluate(code, name, state) {
     state.race = (promise) => Promise.race([promise, stop]);
     running = state;
     state.answered = (err, answer) => {
+      if (state.promise) unsettled.delete(state.promise);
       if (running !== state) return; // it was interrupted, and has ended long since
-      if (err) return reject(err);
+      if (err) return later(() => reject(err)); // perhaps because it is being interrupted
       const value = take(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
       if (answer.exceptionDetails) return reject(withPlace(value, answer.exceptionDetails, source));
       if (!util.types.isPromise(value)) return resolve({ value });
@@ -495,7 +497,12 @@ function evaluate(code, name, state) {
   const order = { expression: source.code + '\n//# sourceURL=' + name, replMode: true, objectGroup: 'cell' };
   globalThis.__brig = () => {
     delete globalThis.__brig;
+    const stop = promiseHooks.onInit((promise) => {
+      stop();
+      unsettled.add((state.promise = promise));
+    });
     session.post('Runtime.evaluate', order, state.answered);
+    stop();
     // What follows an await that need not wait can be interrupted as well.
     if (typeof process._tickCallback === 'function') process._tickCallback();
   };
@@ -507,6 +514,10 @@ function evaluate(code, name, state) {
   }
   return ended;
 }
+
+// The promises of cells that have not ended. If V8 collected one, the inspector
+// would tell us so in the midst of the collection, and Node.js would abort.
+const unsettled = new Set();
 
 // The places of the syntax errors of cells; undefined for those of modules,
 // which know their own.
@@ -755,7 +766,12 @@ async function imported(name, options, needed) {
         // The name as it is makes the better complaint.
       }
     }
-    module = await (options ? import(target, options) : import(target));
+    try {
+      module = await (options ? import(target, options) : import(target));
+    } catch (err) {
+      if (err && err.code === 'ERR_MODULE_NOT_FOUND') err.message = err.message.replace(__filename, path.join(process.cwd(), 'cell.js'));
+      throw err;
+    }
   }
   for (const key of needed || []) {
     if (!(key in module)) throw new SyntaxError(`The requested module '${name}' does not provide an export named '${key}'`);

@@ -219,9 +219,20 @@ def kernels():
     ]
 
 
+def kernel_for(wanted):
+    """The kernel of that name, or else the first one for that language."""
+    known = kernels()
+    for key in ("name", "language", "display_name"):
+        for kernel in known:
+            if kernel[key].lower() == wanted.lower():
+                return kernel["name"]
+    names = ", ".join(sorted({k["language"].lower() for k in known})) or "none"
+    sys.exit("no Jupyter kernel for %s; there are: %s" % (wanted, names))
+
+
 # Nothing of this folder is for the modules that are imported from here on.
 sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
 if sys.argv[1:] == ["--list"]:
     print(json.dumps(kernels()))
 else:
-    serve(sys.argv[1])
+    serve(kernel_for(sys.argv[1]))

@@ -226,8 +226,12 @@ func (p *process) carryOut(ctx context.Context, o interpreter.Order) {
 	p.mu.Unlock()
 	end.Artifacts = p.artifacts()
 	p.say(end)
-	if o.Op == "program" {
-		p.end(end.Code)
+	select {
+	case <-p.in.done: // that is how it ended
+	default:
+		if o.Op == "program" {
+			p.end(end.Code)
+		}
 	}
 }
 
@@ -260,7 +264,11 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 	case "deaf":
 		secs, err := time.ParseDuration(args[0] + "s")
 		if err == nil {
-			time.Sleep(secs)
+			select {
+			case <-time.After(secs):
+			case <-p.gone:
+			case <-p.in.done:
+			}
 		}
 	default:
 		cmd := p.user
@@ -308,7 +316,15 @@ func (p *process) say(m interpreter.Message) {
 	p.put(part{brig.FromMessage, b})
 }
 
+// put sends a part. What has ended says nothing any more.
 func (p *process) put(m part) {
+	select {
+	case <-p.gone:
+		return
+	case <-p.in.done:
+		return
+	default:
+	}
 	select {
 	case p.sent <- m:
 	case <-p.gone:

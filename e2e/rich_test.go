@@ -1,0 +1,301 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"image/png"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// Agents' clients expect of a context what a notebook does, in an image that
+// was built from Debian packages and in `host` alike.
+func TestRichCode(t *testing.T) {
+	needRoot(t)
+	e, ctx := engineWithImage(t, "data", "python3-matplotlib", "python3-pandas", "python3-ipykernel")
+	for _, image := range []string{brig.HostImage, "data"} {
+		t.Run(image, func(t *testing.T) {
+			name := "rich-" + image
+			if _, err := e.Create(ctx, brig.Spec{Name: name, Image: image, TTL: 10 * time.Minute, Limits: brig.Limits{Memory: brig.GiB}}); err != nil {
+				t.Fatal(err)
+			}
+			n := notebook{t: t, e: e, ctx: ctx, sandbox: name}
+			n.figure()
+			n.frame()
+			n.exception()
+			n.interrupt()
+			n.contexts()
+			n.restart()
+			n.streams()
+			if image == "data" {
+				n.kernel()
+			}
+		})
+	}
+}
+
+// engineWithImage returns an engine on real gVisor with an image of Debian
+// packages.
+func engineWithImage(t *testing.T, name string, packages ...string) (*engine.Engine, context.Context) {
+	t.Helper()
+	dir := t.TempDir()
+	p, images := newProvider(t, dir)
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(t.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds()})
+	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
+	t.Cleanup(func() {
+		e.Close()
+		if _, err := p.Sweep(context.WithoutCancel(ctx), nil); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+		store.Close()
+	})
+	if _, err := e.BuildImage(ctx, brig.ImageBuild{Name: name, Packages: packages}, nil); err != nil {
+		t.Fatalf("build an image: %v", err)
+	}
+	return e, ctx
+}
+
+// notebook is one sandbox that a test works in.
+type notebook struct {
+	t       *testing.T
+	e       *engine.Engine
+	ctx     context.Context
+	sandbox string
+}
+
+func (n notebook) run(code brig.Code) *brig.CodeResult {
+	n.t.Helper()
+	if code.Timeout == 0 {
+		code.Timeout = 2 * time.Minute
+	}
+	r, err := n.e.RunCode(n.ctx, n.sandbox, code, nil)
+	if err != nil {
+		n.t.Fatalf("%s: %v", code.Source, err)
+	}
+	return r
+}
+
+func (n notebook) fine(source string) *brig.CodeResult {
+	n.t.Helper()
+	r := n.run(brig.Code{Source: source})
+	if r.Error != nil {
+		n.t.Fatalf("%s: %s", source, r.Error.Traceback)
+	}
+	return r
+}
+
+// text is the string that a value is in one form.
+func (n notebook) text(r brig.Rich, mime string) string {
+	n.t.Helper()
+	var s string
+	if err := json.Unmarshal(r.Data[mime], &s); err != nil {
+		n.t.Fatalf("%s is %q: %v", mime, r.Data[mime], err)
+	}
+	return s
+}
+
+// A figure comes out without having been asked for, as an image that decodes
+// and as the numbers that it shows.
+func (n notebook) figure() {
+	n.t.Helper()
+	r := n.fine("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [4, 5, 9], label='grow')\nplt.title('T'); plt.xlabel('time (s)');")
+	if len(r.Outputs) != 1 {
+		n.t.Fatalf("a figure gave %d outputs", len(r.Outputs))
+	}
+	raw, err := base64.StdEncoding.DecodeString(n.text(r.Outputs[0], "image/png"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(raw))
+	if err != nil || img.Bounds().Dx() < 100 {
+		n.t.Fatalf("the figure is no image: %v", err)
+	}
+	var chart struct {
+		Type, Title, XUnit string
+		X                  string `json:"x_unit"`
+		Elements           []struct {
+			Label  string
+			Points [][]float64
+		}
+	}
+	if err := json.Unmarshal(r.Outputs[0].Data["application/vnd.brig.chart+json"], &chart); err != nil {
+		n.t.Fatalf("chart %s: %v", r.Outputs[0].Data["application/vnd.brig.chart+json"], err)
+	}
+	if chart.Type != "line" || chart.Title != "T" || chart.X != "s" || len(chart.Elements) != 1 || len(chart.Elements[0].Points) != 3 || chart.Elements[0].Points[2][1] != 9 {
+		n.t.Errorf("the chart is %+v", chart)
+	}
+	if again := n.fine("1"); len(again.Outputs) != 1 || again.Outputs[0].Data["image/png"] != nil {
+		n.t.Error("the figure is shown twice")
+	}
+}
+
+func (n notebook) frame() {
+	n.t.Helper()
+	r := n.fine("import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2026-01-02', None])})")
+	if len(r.Outputs) != 1 || !r.Outputs[0].Main {
+		n.t.Fatalf("a frame gave %d outputs", len(r.Outputs))
+	}
+	if html := n.text(r.Outputs[0], "text/html"); !strings.Contains(html, "<table") {
+		n.t.Errorf("the frame's HTML is %q", html)
+	}
+	if text := n.text(r.Outputs[0], "text/plain"); !strings.Contains(text, "a") {
+		n.t.Errorf("the frame's text is %q", text)
+	}
+	var data map[string][]any
+	if err := json.Unmarshal(r.Outputs[0].Data["application/vnd.brig.frame+json"], &data); err != nil {
+		n.t.Fatalf("data: %v", err)
+	}
+	if len(data["a"]) != 2 || data["a"][1] != 2.0 || data["b"][1] != nil || !strings.HasPrefix(data["c"][0].(string), "2026-01-02") || data["c"][1] != nil {
+		n.t.Errorf("the frame's data is %v", data)
+	}
+}
+
+func (n notebook) exception() {
+	n.t.Helper()
+	r := n.run(brig.Code{Source: "def f(x):\n    return 1 / x\n\nf(0)"})
+	if r.Error == nil || r.Error.Name != "ZeroDivisionError" || r.Error.Value != "division by zero" {
+		n.t.Fatalf("error is %+v", r.Error)
+	}
+	for _, line := range []string{"return 1 / x", "f(0)", "ZeroDivisionError: division by zero"} {
+		if !strings.Contains(r.Error.Traceback, line) {
+			n.t.Errorf("the traceback does not show %q:\n%s", line, r.Error.Traceback)
+		}
+	}
+	for _, ours := range []string{"/tmp/.brig", "\x1b["} {
+		if strings.Contains(r.Error.Traceback, ours) {
+			n.t.Errorf("the traceback shows %q:\n%s", ours, r.Error.Traceback)
+		}
+	}
+}
+
+// What is interrupted ends with KeyboardInterrupt, and the context lives on
+// with its variables: whether its time is over, its caller goes away, or
+// somebody else asks for it.
+func (n notebook) interrupt() {
+	n.t.Helper()
+	n.fine("kept = 7")
+	for _, spin := range []string{"while True: pass", "import time\ntime.sleep(60)", "import subprocess\nsubprocess.run(['sleep', '60'])"} {
+		r := n.run(brig.Code{Source: spin, Timeout: 500 * time.Millisecond})
+		if !r.TimedOut || r.Error == nil || r.Error.Name != "KeyboardInterrupt" || r.Lost {
+			n.t.Errorf("%s: %+v, %+v", spin, r, r.Error)
+		}
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, 500*time.Millisecond)
+	defer cancel()
+	if _, err := n.e.RunCode(ctx, n.sandbox, brig.Code{Source: "while True: pass"}, nil); err == nil {
+		n.t.Error("code of a caller who is gone has a result")
+	}
+	time.AfterFunc(500*time.Millisecond, func() {
+		if err := n.e.InterruptContext(n.ctx, n.sandbox, "default-python"); err != nil {
+			n.t.Errorf("interrupt: %v", err)
+		}
+	})
+	if r := n.run(brig.Code{Source: "import time\ntime.sleep(60)"}); r.Error == nil || r.Error.Name != "KeyboardInterrupt" {
+		n.t.Errorf("interrupted code ended with %+v", r.Error)
+	}
+	begin := time.Now()
+	if r := n.fine("print(kept)"); string(r.Stdout.Head) != "7\n" {
+		n.t.Errorf("after interrupts the variable is %q", r.Stdout.Head)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		n.t.Errorf("after an interrupt the context was busy for %v", took)
+	}
+}
+
+// Two contexts work at the same time and do not see each other.
+func (n notebook) contexts() {
+	n.t.Helper()
+	var wg sync.WaitGroup
+	for _, who := range []string{"a", "b"} {
+		c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: brig.Python, Dir: "/tmp", Env: map[string]string{"WHO": who}})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		wg.Go(func() {
+			for range 5 {
+				r, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Context: c.ID, Timeout: time.Minute,
+					Source: "import os\ncount = globals().get('count', 0) + 1\nprint(os.environ['WHO'], count, os.getcwd())"}, nil)
+				if err != nil || r.Error != nil {
+					n.t.Errorf("%v %+v", err, r)
+					return
+				}
+			}
+			r, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Context: c.ID, Source: "print(WHO if 'WHO' in globals() else os.environ['WHO'], count, os.getcwd())"}, nil)
+			if want := who + " 5 /tmp\n"; err != nil || string(r.Stdout.Head) != want {
+				n.t.Errorf("context %s: %v %q, want %q", who, err, r.Stdout.Head, want)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (n notebook) restart() {
+	n.t.Helper()
+	n.fine("gone = 1")
+	if _, err := n.e.RestartContext(n.ctx, n.sandbox, "default-python"); err != nil {
+		n.t.Fatal(err)
+	}
+	if r := n.run(brig.Code{Source: "gone"}); r.Error == nil || r.Error.Name != "NameError" || r.Count != 1 {
+		n.t.Errorf("after a restart: count %d, error %+v", r.Count, r.Error)
+	}
+}
+
+// Output comes as it happens, in order with what is displayed.
+func (n notebook) streams() {
+	n.t.Helper()
+	var seen []string
+	var at []time.Time
+	_, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Timeout: time.Minute, Source: "import time, sys\nprint('one')\ntime.sleep(.4)\ndisplay('two')\nprint('three', end='')\ntime.sleep(.4)\n!echo four\n5"},
+		func(e brig.CodeEvent) error {
+			at = append(at, time.Now())
+			switch {
+			case e.Stdout != nil:
+				seen = append(seen, string(e.Stdout))
+			case e.Output != nil:
+				seen = append(seen, "<"+n.text(*e.Output, "text/plain")+">")
+			}
+			return nil
+		})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if got := strings.Join(seen, ""); got != "one\n<'two'>threefour\n<5>" {
+		n.t.Errorf("the order was %q", seen)
+	}
+	if spread := at[len(at)-1].Sub(at[0]); spread < 600*time.Millisecond {
+		n.t.Errorf("everything came within %v", spread)
+	}
+}
+
+// An image that has Jupyter kernels gives their languages through them.
+func (n notebook) kernel() {
+	n.t.Helper()
+	c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "python3"})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if c.Flavor != "jupyter" {
+		n.t.Errorf("the kernel's flavor is %q", c.Flavor)
+	}
+	r := n.run(brig.Code{Context: c.ID, Source: "x = 20\nprint('hi')\nx * 2"})
+	if r.Error != nil || string(r.Stdout.Head) != "hi\n" || len(r.Outputs) != 1 || n.text(r.Outputs[0], "text/plain") != "40" {
+		n.t.Errorf("%+v", r)
+	}
+	_, err = n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "fortran"})
+	if told := brig.AsError(err); told.Kind != brig.InvalidArgument || told.Field != "language" || !strings.Contains(told.Message, "fortran") {
+		n.t.Errorf("a language that is not there: %v", err)
+	}
+}
