@@ -131,7 +131,7 @@ func TestDeathOfAPart(t *testing.T) {
 	if err := svc.Remove(ctx, "neighbour"); err != nil {
 		t.Error(err)
 	}
-	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+	wantOnlyPool(t, s)
 }
 
 // TestStopOfServer asks a server to stop while a program runs: the server
@@ -179,7 +179,7 @@ func TestStopOfServer(t *testing.T) {
 	if err := svc.Remove(t.Context(), "box"); err != nil {
 		t.Error(err)
 	}
-	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+	wantOnlyPool(t, s)
 }
 
 // TestTwoServers starts a second server on a data folder: it refuses, says
@@ -210,5 +210,5 @@ func TestTwoServers(t *testing.T) {
 	if err := svc.Remove(t.Context(), "box"); err != nil {
 		t.Error(err)
 	}
-	wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+	wantOnlyPool(t, s)
 }

@@ -215,3 +215,41 @@ func wantNoTraces(t testing.TB, dir string, except ...int) {
 	}
 	t.Errorf("%v later %d things are left:\n%s", goneWithin, len(left), strings.Join(left, "\n"))
 }
+
+// wantOnlyPool fails the test unless what a server with nothing to do has on
+// the host is exactly what waits in its pool.
+func wantOnlyPool(t *testing.T, srv *server) {
+	t.Helper()
+	svc, why := srv.client(), ""
+	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+		shelves, err := svc.Pool(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, making := 0, 0
+		for _, s := range shelves {
+			ready, making = ready+s.Ready, making+s.Making
+		}
+		have := folders(t, srv.dir)
+		why = fmt.Sprintf("%d wait, %d are being made, and there are folders %v", ready, making, have)
+		if making > 0 || len(have) != ready {
+			continue
+		}
+		stranger := func(text string) bool {
+			return !slices.ContainsFunc(have, func(id string) bool { return strings.Contains(text, id) })
+		}
+		if i := slices.IndexFunc(cgroups(t, srv.dir), stranger); i >= 0 {
+			why += ", and a cgroup " + cgroups(t, srv.dir)[i]
+			continue
+		}
+		if i := slices.IndexFunc(processes(t, srv.dir, srv.cmd.Process.Pid), func(p process) bool {
+			groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
+			return stranger(p.cmdline + string(groups))
+		}); i >= 0 {
+			why += fmt.Sprintf(", and one of %v", processes(t, srv.dir, srv.cmd.Process.Pid))
+			continue
+		}
+		return
+	}
+	t.Error(why)
+}

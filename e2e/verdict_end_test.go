@@ -44,7 +44,7 @@ func TestOneShotsLeaveNothing(t *testing.T) {
 		if len(left) > 0 {
 			t.Logf("%s: when the answer came there was still: %s", x.sort, strings.Join(left, "\n"))
 		}
-		wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+		wantOnlyPool(t, s)
 	}
 	if page, err := svc.List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
 		t.Errorf("on record: %+v, %v", page, err)
@@ -82,7 +82,7 @@ func TestHangUpEndsOneShots(t *testing.T) {
 			begun(t, s.dir)
 			time.Sleep(after)
 			c.Close()
-			wantNoTraces(t, s.dir, s.cmd.Process.Pid)
+			wantOnlyPool(t, s)
 		}
 		if page, err := s.client().List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
 			t.Errorf("on record: %+v, %v", page, err)

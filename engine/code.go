@@ -141,7 +141,16 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	if r.session == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
 	}
-	order := interpreter.Order{Op: "cell", Code: code.Source, Env: code.Env}
+	source, wrong, err := r.e.compileCell(ctx, r.c.told.Spec.Language, code.Source)
+	if wrong != nil {
+		r.fail(ctx, *wrong)
+		r.res.Duration = time.Since(r.begin)
+		return &r.res, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	order := interpreter.Order{Op: "cell", Code: source, Env: code.Env}
 	if r.c.env != nil {
 		order.Env = maps.Clone(r.c.env)
 		maps.Copy(order.Env, code.Env)
@@ -149,16 +158,16 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
-	_, err := r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	_, err = r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
 	r.mu.Lock()
 	r.over = true
 	if r.hit != nil {
 		r.hit.Stop()
 	}
 	r.mu.Unlock()
-	r.signals.Wait() // what comes next is not to be interrupted
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	// What comes next is not to be interrupted. The result is this
+	// goroutine's alone from here on.
+	r.signals.Wait()
 	r.res.Duration = time.Since(r.begin)
 	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
 	r.c.mu.Lock()
@@ -279,7 +288,7 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 }
 
 // lost deals with an interpreter that ended under the code. The context starts
-// another when it is used again. The caller holds r.mu.
+// another when it is used again.
 func (r *codeRun) lost(ctx context.Context, err error) error {
 	select {
 	case <-r.in.Done():

@@ -37,6 +37,8 @@ type Options struct {
 	// KeepEnded is how long the record and the logs of a sandbox stay after
 	// its end. Default 24 hours.
 	KeepEnded time.Duration
+	// TypeScript turns TypeScript into JavaScript. Without it there is none.
+	TypeScript TypeScript
 	// Capacity bounds what goes on at once.
 	Capacity Capacity
 	// Pool is what waits to be used; the zero value is no pool.
@@ -73,6 +75,9 @@ func New(ctx context.Context, o Options) *Engine {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.TypeScript == nil {
+		o.TypeScript = noTypeScript{}
 	}
 	if o.KeepRuns == 0 {
 		o.KeepRuns = time.Hour

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -43,7 +41,7 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 // exec runs one command, on record before it starts and when it has ended.
 func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	x := &brig.Execution{Sandbox: rec.ID, Command: cmd}
-	x.ExecID = "ex" + strings.ToLower(rand.Text())
+	x.ExecID = newExecID()
 	x.Started = e.Now().UTC()
 	if rec.Spec.Ephemeral {
 		return e.execOnce(ctx, rec, in, x, sio)

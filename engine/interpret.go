@@ -2,12 +2,10 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +37,7 @@ type attempt struct {
 func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
 	limit := m.rec.Spec.Limits.Output
 	a := &attempt{e: e, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
-	a.res = brig.Result{ExecID: "ex" + strings.ToLower(rand.Text()), Started: e.Now().UTC()}
+	a.res = brig.Result{ExecID: newExecID(), Started: e.Now().UTC()}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)
 	}

@@ -34,6 +34,12 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if err != nil {
 		return nil, err
 	}
+	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
+		if err == nil {
+			err = e.Store.PutRun(ctx, v.actor.Tenant, o)
+		}
+		return o, err
+	}
 	m, err := e.obtain(ctx, v, job.spec, job.wish())
 	if err != nil {
 		return nil, err

@@ -160,6 +160,9 @@ func (e *Engine) resolve(ctx context.Context, ref string) (*brig.Image, error) {
 // newID returns an id that nobody can guess.
 func newID() brig.ID { return brig.ID("sb" + strings.ToLower(rand.Text())) }
 
+// newExecID returns an id of an execution.
+func newExecID() string { return "ex" + strings.ToLower(rand.Text()) }
+
 // newName returns a name that is most likely free.
 func newName(prefix string) string {
 	var b [4]byte

@@ -25,9 +25,10 @@ const (
 // the compiler may take for ever, or overflow its stack, and no code of ours
 // could stop it then. A process that did its work waits for more.
 type Transpiler struct {
-	// Argv starts a process whose main is [TypeScriptMain] on its standard
-	// input and output.
-	Argv []string
+	// Binary is a program that, started as Argv, is [TypeScriptMain] on its
+	// standard input and output.
+	Binary string
+	Argv   []string
 	// Patience is how long one program may take, 5 s if it is 0.
 	Patience time.Duration
 
@@ -157,8 +158,8 @@ func (t *Transpiler) take() (*transpileWork, error) {
 		return w, nil
 	default:
 	}
-	w := &transpileWork{cmd: exec.Command(t.Argv[0], t.Argv[1:]...)}
-	w.cmd.Env = []string{}
+	w := &transpileWork{cmd: &exec.Cmd{Path: t.Binary, Args: t.Argv}}
+	w.cmd.Env, w.cmd.Dir, w.cmd.SysProcAttr = []string{}, "/", confined()
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
 		return nil, err

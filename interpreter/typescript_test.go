@@ -77,7 +77,7 @@ func TestTranspiler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as a program may")
 	}
-	tr := &interpreter.Transpiler{Argv: []string{os.Args[0], "-test.run=^TestTypeScriptChild$", "child"}, Patience: 2 * time.Second}
+	tr := &interpreter.Transpiler{Binary: "/proc/self/exe", Argv: []string{os.Args[0], "-test.run=^TestTypeScriptChild$", "child"}, Patience: 2 * time.Second}
 	defer tr.Close()
 	good := func() {
 		t.Helper()

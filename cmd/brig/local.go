@@ -9,6 +9,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/mem"
 	"github.com/brig-run/brig/store/sqlite"
@@ -70,14 +71,16 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Admin})
+	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
 	o := engine.Options{
-		Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
+		TypeScript: compiler,
+		Provider:   p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		Capacity: engine.Capacity{Room: room},
 	}
 	if ephemeral {
 		o.Store = mem.New()
 		e := engine.New(ctx, o)
-		return e, ctx, e.Close, nil
+		return e, ctx, func() { e.Close(); compiler.Close() }, nil
 	}
 	lock, err := takeOver(dir)
 	if err != nil {
@@ -92,6 +95,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	e := engine.New(ctx, o)
 	done := func() {
 		e.Close()
+		compiler.Close()
 		_ = store.Close()
 		lock.Close()
 	}

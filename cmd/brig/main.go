@@ -14,13 +14,27 @@ import (
 	"path/filepath"
 
 	"github.com/brig-run/brig/guest/agent"
+	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
+// compilerName is the argv[0] of a process that compiles TypeScript.
+const compilerName = "brig-typescript"
+
 func main() {
 	gvisor.Main() // does not return for the engine's own processes
-	if filepath.Base(os.Args[0]) == agentName {
+	switch filepath.Base(os.Args[0]) {
+	case agentName:
 		os.Exit(agent.Main(os.Args[1:]))
+	case compilerName:
+		err := interpreter.Confine()
+		if err == nil {
+			err = interpreter.TypeScriptMain(os.Stdin, os.Stdout)
+		}
+		if err != nil {
+			os.Exit(1)
+		}
+		return
 	}
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

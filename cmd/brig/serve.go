@@ -22,6 +22,7 @@ import (
 	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/door"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
@@ -96,8 +97,11 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
+	defer compiler.Close()
 	e := engine.New(ctx, engine.Options{
-		Capacity: engine.Capacity{Room: room}, Pool: pool,
+		TypeScript: compiler,
+		Capacity:   engine.Capacity{Room: room}, Pool: pool,
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	})

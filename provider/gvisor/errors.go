@@ -12,6 +12,9 @@ import (
 )
 
 func creationError(err error) error {
+	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return fullError(err) // a shim's errors come as text
+	}
 	return brig.Errorf(brig.CreationFailed, "the sandbox did not start").
 		WithHint("run `brig doctor` on the server's machine; the server's log has the cause").Because(err)
 }
@@ -28,10 +31,14 @@ func startError(err error, rootless bool) error {
 // diskError tells a full disk of the host from everything else.
 func diskError(err error, what string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return brig.Errorf(brig.CreationFailed, "the server's disk is full").
-			WithHint("free space in the data folder").Because(err)
+		return fullError(err)
 	}
 	return creationError(err)
+}
+
+func fullError(err error) error {
+	return brig.Errorf(brig.Unavailable, "the server's disk is full").
+		WithHint("free space in the data folder").Because(err)
 }
 
 // tailOf returns the end of one of the folder's own logs, for the operator.

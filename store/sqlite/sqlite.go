@@ -15,6 +15,8 @@ import (
 	"math"
 	"time"
 
+	driver "modernc.org/sqlite"
+
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
 )
@@ -107,8 +109,25 @@ func wrap(err error, format string, args ...any) error {
 	if _, ok := errors.AsType[*brig.Error](err); ok || err == nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	if cause, ok := errors.AsType[*driver.Error](err); ok {
+		switch cause.Code() & 0xff {
+		case full:
+			return brig.Errorf(brig.Unavailable, "the server's disk is full").
+				WithHint("free space in the data folder").Because(err)
+		case ioError:
+			return brig.Errorf(brig.Unavailable, "the server cannot read or write its records").
+				WithHint("look at the disk of the data folder; the server's log has the cause").Because(err)
+		}
+	}
+	return err
 }
+
+// Results of SQLite, of which the higher bits are details.
+const (
+	ioError = 10
+	full    = 13
+)
 
 // nanos is t as it is compared in SQL. Times that an int64 of nanoseconds
 // cannot hold (before 1678, as the zero time; after 2262) become the ends.

@@ -1,0 +1,147 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// SoakOptions say how long to work, and on what.
+type SoakOptions struct {
+	Server *Server
+	For    time.Duration
+	Every  time.Duration // between samples; default 5 s
+	// Goroutines asks the server how many it has, 0 if it does not say.
+	Goroutines func(ctx context.Context) int
+	Say        func(format string, args ...any)
+}
+
+// Sample is the server at one moment, and the latencies since the last one.
+type Sample struct {
+	At time.Duration `json:"-"`
+	usage
+	Goroutines int           `json:"goroutines,omitempty"`
+	Runs       int           `json:"runs"` // so far
+	P50, P99   time.Duration `json:"-"`    // of one-shots
+}
+
+// SoakReport is what came of it.
+type SoakReport struct {
+	Counts
+	Samples []Sample          `json:"samples"`
+	Told    map[brig.Kind]int `json:"errors"`
+	Lost    []string          `json:"lost"`
+	// Of what 1000 runs, or ten minutes, move; by least squares over the
+	// samples after the first quarter, in which things warm up.
+	Memory      float64 `json:"memory_mib_per_1000_runs"`
+	Descriptors float64 `json:"descriptors_per_1000_runs"`
+	Goroutines  float64 `json:"goroutines_per_1000_runs"`
+	Drift50     float64 `json:"p50_drift_percent"` // from the first sample to the last, along the line
+	Drift99     float64 `json:"p99_drift_percent"`
+	Operations  []Operation
+}
+
+// Operation is how long one operation took.
+type Operation struct {
+	Name          string `json:"name"`
+	Count         int    `json:"count"`
+	P50, P99, Max time.Duration
+}
+
+// spans collects durations.
+type spans struct {
+	mu    sync.Mutex // guards the fields below
+	fresh []time.Duration
+	all   map[string][]time.Duration
+}
+
+func (s *spans) add(op string, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if op == brig.OpRun.Name {
+		s.fresh = append(s.fresh, took)
+	}
+	s.all[op] = append(s.all[op], took)
+}
+
+func (s *spans) take() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.fresh
+	s.fresh = nil
+	return out
+}
+
+// Soak works steadily and watches.
+func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
+	if o.Every == 0 {
+		o.Every = 5 * time.Second
+	}
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	if o.Goroutines == nil {
+		o.Goroutines = func(context.Context) int { return 0 }
+	}
+	begin := time.Now()
+	times := &spans{all: map[string][]time.Duration{}}
+	l := &load{ledger: newLedger(), tag: strconv.FormatInt(begin.UnixNano()%100000, 10), spent: times.add}
+	l.server.Store(o.Server)
+	work, quit := context.WithTimeout(ctx, o.For)
+	defer quit()
+	l.start(work)
+	r := &SoakReport{}
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	for work.Err() == nil {
+		select {
+		case <-work.Done():
+			continue
+		case <-tick.C:
+		}
+		took := times.take()
+		l.mu.Lock()
+		s := Sample{At: time.Since(begin), usage: usageOf(o.Server.PID), Runs: l.counts.Runs}
+		l.mu.Unlock()
+		s.Goroutines, s.P50, s.P99 = o.Goroutines(work), Percentile(took, 50), Percentile(took, 99)
+		r.Samples = append(r.Samples, s)
+		o.Say("%v: %d runs, p50 %v, p99 %v, %s, %d descriptors, %d goroutines", s.At.Round(time.Second), s.Runs,
+			s.P50.Round(time.Millisecond), s.P99.Round(time.Millisecond), brig.FormatBytes(s.RSS>>20<<20), s.Descriptors, s.Goroutines)
+	}
+	l.work.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	l.check(ctx, o.Server.Service)
+	if err := removeAll(ctx, o.Server.Service); err != nil {
+		return nil, err
+	}
+	r.Counts, r.Told, r.Lost = l.counts, l.told, append(l.lost, l.odd...)
+	r.conclude(times)
+	return r, nil
+}
+
+// conclude draws the lines.
+func (r *SoakReport) conclude(times *spans) {
+	var runs, rss, fds, goroutines, minutes, p50, p99 []float64
+	for _, s := range r.Samples[len(r.Samples)/4:] {
+		runs = append(runs, float64(s.Runs)/1000)
+		rss = append(rss, float64(s.RSS)/float64(brig.MiB))
+		fds = append(fds, float64(s.Descriptors))
+		goroutines = append(goroutines, float64(s.Goroutines))
+		minutes = append(minutes, s.At.Minutes())
+		p50, p99 = append(p50, s.P50.Seconds()), append(p99, s.P99.Seconds())
+	}
+	r.Memory, _ = Line(runs, rss)
+	r.Descriptors, _ = Line(runs, fds)
+	r.Goroutines, _ = Line(runs, goroutines)
+	r.Drift50, r.Drift99 = drift(minutes, p50), drift(minutes, p99)
+	for name, all := range times.all {
+		r.Operations = append(r.Operations, Operation{name, len(all), Percentile(all, 50), Percentile(all, 99), slices.Max(all)})
+	}
+	slices.SortFunc(r.Operations, func(a, b Operation) int { return b.Count - a.Count })
+}

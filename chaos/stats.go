@@ -1,0 +1,50 @@
+package chaos
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Percentile is the smallest of d that p percent of d do not exceed; 0 of
+// none.
+func Percentile(d []time.Duration, p float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(d))
+	return s[min(max(int(math.Ceil(p/100*float64(len(s))))-1, 0), len(s)-1)]
+}
+
+// Line is the straight line that is nearest to points by least squares: its
+// slope, and its value at 0. Of less than two different x it is flat.
+func Line(x, y []float64) (slope, at0 float64) {
+	n := float64(len(x))
+	if n == 0 {
+		return 0, 0
+	}
+	var mx, my, sxy, sxx float64
+	for i := range x {
+		mx, my = mx+x[i]/n, my+y[i]/n
+	}
+	for i := range x {
+		sxy += (x[i] - mx) * (y[i] - my)
+		sxx += (x[i] - mx) * (x[i] - mx)
+	}
+	if sxx == 0 {
+		return 0, my
+	}
+	slope = sxy / sxx
+	return slope, my - slope*mx
+}
+
+// drift is by how many percent the line through points rises from the first
+// to the last.
+func drift(x, y []float64) float64 {
+	slope, at0 := Line(x, y)
+	if len(x) == 0 || at0+slope*x[0] == 0 {
+		return 0
+	}
+	first, last := at0+slope*x[0], at0+slope*x[len(x)-1]
+	return 100 * (last/first - 1)
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/chaos"
+	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+func (c *cli) benchChaos() *cobra.Command {
+	var kills int
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Kill servers and parts of sandboxes under load, and count what leaks or is lost",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if seed == 0 {
+				seed = rand.Uint64()
+			}
+			return c.chaos(cmd.Context(), kills, seed)
+		},
+	}
+	cmd.Flags().IntVar(&kills, "kills", 200, "how many processes to kill")
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "repeats the victims of an earlier run (default: random)")
+	return cmd
+}
+
+// lab is a data folder of its own, and servers that are started on it.
+type lab struct {
+	dir, config string
+	remove      func()
+}
+
+// newLab makes a lab. The pool of its servers is small, so that a server
+// without work always holds the same.
+func newLab() (*lab, error) {
+	root, err := os.MkdirTemp("", "brig-lab-")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{dir: filepath.Join(root, "data"), config: filepath.Join(root, "brig.yaml"), remove: func() { os.RemoveAll(root) }}
+	err = errors.Join(os.Mkdir(l.dir, 0o700), os.WriteFile(l.config, []byte("pool: {size: 2, memory: 64MiB}\n"), 0o600))
+	return l, err
+}
+
+// start starts a server and waits until it is ready.
+func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
+	log, err := os.OpenFile(filepath.Join(filepath.Dir(l.dir), "server.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(self, "serve", "--listen", "127.0.0.1:0", "--data-dir", l.dir, "--config", l.config)
+	cmd.Args[0] = "brig" // by another name it would be another program
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	s := &chaos.Server{PID: cmd.Process.Pid}
+	s.Kill = func() error {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+		return nil
+	}
+	s.Stop = func() error {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		return <-ended
+	}
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		if err := ctx.Err(); err != nil {
+			return nil, errors.Join(err, s.Kill())
+		}
+		select {
+		case err := <-ended:
+			b, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("the server ended: %w: %s", err, b[max(0, len(b)-2000):])
+		default:
+		}
+		if l.ready(ctx, s) {
+			return s, nil
+		}
+	}
+	return nil, errors.Join(errors.New("the server is not ready after a minute"), s.Kill())
+}
+
+// address is what a server announced, and the key to it.
+func (l *lab) address() (a announcement, key string, err error) {
+	b, err := os.ReadFile(filepath.Join(l.dir, serverFile))
+	if err == nil {
+		err = json.Unmarshal(b, &a)
+	}
+	k, keyErr := os.ReadFile(filepath.Join(l.dir, keyFile))
+	return a, strings.TrimSpace(string(k)), errors.Join(err, keyErr)
+}
+
+// request makes a request to the present server.
+func (l *lab) request(ctx context.Context, path string) (*http.Request, error) {
+	a, key, err := l.address()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path, nil)
+	if err == nil {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	return req, err
+}
+
+// ready reports whether a server says so, and sets its Service then.
+func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
+	a, key, err := l.address()
+	if err != nil || a.PID != s.PID {
+		return false // nobody's, or an earlier server's
+	}
+	req, err := l.request(ctx, "/readyz")
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	svc, err := client.New(client.Options{URL: a.URL, Key: key})
+	s.Service = svc
+	return err == nil && resp.StatusCode == http.StatusOK
+}
+
+// events reads the whole audit log.
+func (l *lab) events(ctx context.Context) ([]brig.Event, error) {
+	store, err := sqlite.Open(ctx, filepath.Join(l.dir, dbFile))
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	return store.Events(ctx, 1<<30)
+}
+
+func (c *cli) chaos(ctx context.Context, kills int, seed uint64) error {
+	l, err := newLab()
+	if err != nil {
+		return err
+	}
+	defer l.remove()
+	r, err := chaos.Run(ctx, chaos.Options{Dir: l.dir, Start: l.start, Events: l.events, Kills: kills, Seed: seed, Say: c.say})
+	if err != nil {
+		return err
+	}
+	if !r.Clean() {
+		c.code = 1
+	}
+	if c.asJSON {
+		return c.printJSON(map[string]any{
+			"report": r, "clean": r.Clean(), "took_s": r.Took.Seconds(),
+			"ready_p50_ms": chaos.Percentile(r.Ready, 50).Milliseconds(), "ready_p99_ms": chaos.Percentile(r.Ready, 99).Milliseconds(),
+			"first_run_p50_ms": chaos.Percentile(r.First, 50).Milliseconds(), "first_run_p99_ms": chaos.Percentile(r.First, 99).Milliseconds(),
+		})
+	}
+	return c.chaosReport(r)
+}
+
+func (c *cli) chaosReport(r *chaos.Report) error {
+	fmt.Fprintf(c.stdout, "%d kills in %v, seed %d; meanwhile %d runs (%d from the pool), %d sandboxes, %d executions, %d codes\n",
+		sum(r.Killed), r.Took.Round(time.Second), r.Seed, r.Runs, r.Hits, r.Sandboxes, r.Executions, r.Codes)
+	var rows [][]string
+	for _, who := range slices.Sorted(maps.Keys(r.Killed)) {
+		rows = append(rows, []string{"killed: " + who, fmt.Sprint(r.Killed[who]), ""})
+	}
+	for _, what := range []string{"processes", "cgroups", "mounts", "folders", "files", "descriptors", "memory"} {
+		rows = append(rows, []string{"leaked: " + what, fmt.Sprint(len(r.Leaks[what])), first(r.Leaks[what])})
+	}
+	rows = append(rows,
+		[]string{"acknowledged and checked", fmt.Sprint(r.Checked), ""},
+		[]string{"acknowledged and lost", fmt.Sprint(len(r.Lost)), first(r.Lost)},
+		[]string{"acknowledged, no audit event", fmt.Sprint(r.Missing), ""},
+		[]string{"errors that no death explains", fmt.Sprint(len(r.Odd)), first(r.Odd)},
+		[]string{"ready again, p50 / p99", ms(chaos.Percentile(r.Ready, 50)) + " / " + ms(chaos.Percentile(r.Ready, 99)), ""},
+		[]string{"first one-shot, p50 / p99", ms(chaos.Percentile(r.First, 50)) + " / " + ms(chaos.Percentile(r.First, 99)), ""},
+		[]string{"server's memory, idle", brig.FormatBytes(r.Before.RSS>>20<<20) + " → " + brig.FormatBytes(r.After.RSS>>20<<20), ""},
+		[]string{"server's descriptors, idle", fmt.Sprintf("%d → %d", r.Before.Descriptors, r.After.Descriptors), ""},
+	)
+	return c.table("WHAT\tCOUNT\tFOR EXAMPLE", rows)
+}
+
+// say tells a person how long work goes.
+func (c *cli) say(format string, args ...any) {
+	if !c.asJSON {
+		fmt.Fprintf(c.stderr, format+"\n", args...)
+	}
+}
+
+func sum(m map[string]int) (n int) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/chaos"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// TestRandomKills kills servers, shims, sentries, gofers and interpreters at
+// random under load. Nothing leaks, and nothing that was acknowledged is lost.
+// `brig bench chaos` does the same from the command line.
+func TestRandomKills(t *testing.T) {
+	needRoot(t)
+	kills := 20
+	if os.Getenv("BRIG_FULL") != "" {
+		kills = 200
+	}
+	dir, config := dataDir(t), filepath.Join(t.TempDir(), "brig.yaml")
+	if err := os.WriteFile(config, []byte("pool: {size: 2, memory: 64MiB}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := chaos.Run(t.Context(), chaos.Options{
+		Dir: dir, Kills: kills, Seed: uint64(time.Now().UnixNano()), Say: t.Logf,
+		Start: func(context.Context) (*chaos.Server, error) {
+			s := startServer(t, dir, "--config", config)
+			return &chaos.Server{
+				PID: s.cmd.Process.Pid, Service: s.client(), Stop: s.stop,
+				Kill: func() error { s.kill(); return nil },
+			}, nil
+		},
+		Events: func(ctx context.Context) ([]brig.Event, error) {
+			store, err := sqlite.Open(ctx, filepath.Join(dir, "brig.db"))
+			if err != nil {
+				return nil, err
+			}
+			defer store.Close()
+			return store.Events(ctx, 1<<30)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d, killed %v; %+v; errors %v", r.Seed, r.Killed, r.Counts, r.Told)
+	t.Logf("ready again: p50 %v, p99 %v; first one-shot: p50 %v, p99 %v",
+		chaos.Percentile(r.Ready, 50), chaos.Percentile(r.Ready, 99), chaos.Percentile(r.First, 50), chaos.Percentile(r.First, 99))
+	if !r.Clean() {
+		t.Errorf("leaks %v, lost %v, %d events missing, unexplained %v", r.Leaks, r.Lost, r.Missing, r.Odd)
+	}
+	if r.Runs < kills/4 || r.Codes < kills || r.Sandboxes < kills/4 || r.Checked < kills {
+		t.Errorf("too little happened for this test to mean anything: %+v", r.Counts)
+	}
+}

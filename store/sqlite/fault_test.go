@@ -1,0 +1,224 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// faultPath is the variable that makes TestDiskFaults the child: the file to
+// write.
+const faultPath = "BRIG_TEST_FAULT_PATH"
+
+// faultRounds is how many sandboxes and one-shots the child records.
+const faultRounds = 6
+
+// TestDiskFaults has the kernel refuse the k-th write, or the k-th flush, of a
+// process that records what an engine records. The process is told of it,
+// goes on, and what it was told is there is there.
+func TestDiskFaults(t *testing.T) {
+	if path := os.Getenv(faultPath); path != "" {
+		// strace counts the calls of each thread.
+		runtime.LockOSThread()
+		writeThroughFault(t.Context(), path)
+		os.Exit(0)
+	}
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("needs strace, which makes the kernel fail")
+	}
+	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
+		t.Skipf("strace may not trace here: %v", err)
+	}
+	step := 10
+	if os.Getenv("BRIG_FULL") != "" {
+		step = 1
+	}
+	for _, c := range []struct {
+		call, err, when string
+		fresh           bool // the file is made under the fault
+	}{
+		{"pwrite64", "EIO", "", false},
+		{"pwrite64", "ENOSPC", "", false},
+		{"pwrite64", "ENOSPC", "+", false},
+		{"fsync", "EIO", "", false},
+		{"fsync", "EIO", "+", false},
+		{"pwrite64", "ENOSPC", "", true},
+		{"fsync", "EIO", "", true},
+	} {
+		name := c.call + " " + c.err
+		if c.when != "" {
+			name += " for good"
+		}
+		if c.fresh {
+			name += " of a new file"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tried, acked := 0, 0
+			for k := 1; k <= 200; k += step {
+				n, reached := faultAt(t, fmt.Sprintf("%s:error=%s:when=%d%s", c.call, c.err, k, c.when), c.call, c.fresh)
+				if !reached {
+					break // it makes no more such calls
+				}
+				tried, acked = tried+1, acked+n
+			}
+			t.Logf("%d faults, %d writes acknowledged, none lost", tried, acked)
+		})
+	}
+}
+
+// faultAt runs a child with one fault and checks what it leaves.
+func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached bool) {
+	t.Helper()
+	dir := t.TempDir()
+	path, trace := filepath.Join(dir, "brig.db"), filepath.Join(dir, "trace")
+	if !fresh {
+		open(t, path).Close()
+	}
+	cmd := exec.CommandContext(t.Context(), "strace", "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", "trace="+call, "-e", "inject="+inject,
+		os.Args[0], "-test.run=^TestDiskFaults$")
+	cmd.Env = append(os.Environ(), faultPath+"="+path)
+	out, err := cmd.Output()
+	forGood := strings.HasSuffix(inject, "+")
+	if err != nil && !forGood {
+		t.Errorf("%s: the child: %v: %s", inject, err, out)
+	}
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached = bytes.Contains(b, []byte("(INJECTED)"))
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(out) == 0 {
+		t.Errorf("%s: the child says nothing", inject)
+	}
+	s := open(t, path)
+	defer s.Close()
+	if got := sqlite.Pragma(t, s, "quick_check"); got != "ok" {
+		t.Fatalf("%s: quick_check: %s", inject, got)
+	}
+	failed := 0
+	for _, line := range lines {
+		what, name, _ := strings.Cut(line, " ")
+		if what == "failed" {
+			failed++
+			continue
+		}
+		acked++
+		if what == "forgotten" && !slices.Contains(lines, "made "+name) {
+			continue // what was refused may turn up after all
+		}
+		if err := isThere(t.Context(), s, what, name); err != nil {
+			t.Errorf("%s: %q was acknowledged: %v\n%s", inject, line, err, out)
+		}
+	}
+	if last := fmt.Sprintf("forgotten n%d", faultRounds-1); !forGood && !slices.Contains(lines, last) {
+		t.Errorf("%s: it did not go on after the fault: %s", inject, out)
+	}
+	if failed > 1 && !forGood {
+		t.Errorf("%s: one fault and %d failures: %s", inject, failed, out)
+	}
+	if err := s.Put(t.Context(), record(99)); err != nil {
+		t.Errorf("%s: a write afterwards: %v", inject, err)
+	}
+	return acked, reached
+}
+
+// writeThroughFault is the child: it does what an engine does and says what it
+// was told. A write that failed is tried again, once.
+func writeThroughFault(ctx context.Context, path string) {
+	var s *sqlite.Store
+	do := func(what string, f func() error) {
+		err := f()
+		if err != nil {
+			fmt.Println("failed", what, strings.ReplaceAll(err.Error(), "\n", " "))
+			err = f()
+		}
+		if err != nil {
+			fmt.Println("failed", what, "again:", strings.ReplaceAll(err.Error(), "\n", " "))
+		} else {
+			fmt.Println(what)
+		}
+	}
+	do("opened", func() (err error) { s, err = sqlite.Open(ctx, path); return err })
+	if s == nil {
+		os.Exit(1)
+	}
+	for i := range faultRounds {
+		r, name := record(i), fmt.Sprintf("n%d", i)
+		r.State = brig.Creating
+		do("created "+name, func() error { return s.Put(ctx, r, brig.Event{At: time.Now(), Op: "create " + name}) })
+		r.State = brig.Running
+		do("running "+name, func() error { return s.Put(ctx, r) })
+		do("exec "+name, func() error {
+			return s.PutExec(ctx, &brig.Execution{Sandbox: r.ID, Result: brig.Result{ExecID: name}})
+		})
+		do("event "+name, func() error { return s.Append(ctx, brig.Event{At: time.Now(), Op: "event " + name}) })
+		one := record(1000 + i)
+		one.Spec.Name = "run-" + name
+		do("begun "+name, func() error { return s.Put(ctx, one) })
+		do("ran "+name, func() error {
+			return s.EndRun(ctx, one.ID, "t", &brig.Outcome{Sandbox: "run-" + name}, brig.Event{At: time.Now(), Op: "ran " + name})
+		})
+		gone := record(2000 + i)
+		gone.Spec.Name = "gone-" + name
+		do("made "+name, func() error { return s.Put(ctx, gone) })
+		do("forgotten "+name, func() error { return s.Delete(ctx, gone.ID) })
+	}
+}
+
+// isThere holds a store to one acknowledgement.
+func isThere(ctx context.Context, s *sqlite.Store, what, name string) error {
+	event := func(op string) error {
+		events, err := s.Events(ctx, 1<<20)
+		if err == nil && !slices.ContainsFunc(events, func(e brig.Event) bool { return e.Op == op }) {
+			err = fmt.Errorf("no event %q", op)
+		}
+		return err
+	}
+	switch what {
+	case "created":
+		if _, err := s.Get(ctx, "t", name); err != nil {
+			return err
+		}
+		return event("create " + name)
+	case "running":
+		r, err := s.Get(ctx, "t", name)
+		if err == nil && r.State != brig.Running {
+			err = fmt.Errorf("it is %s", r.State)
+		}
+		return err
+	case "exec":
+		r, err := s.Get(ctx, "t", name)
+		if err == nil {
+			_, err = s.GetExec(ctx, r.ID, name)
+		}
+		return err
+	case "event":
+		return event("event " + name)
+	case "ran":
+		if _, err := s.GetRun(ctx, "t", "run-"+name); err != nil {
+			return err
+		}
+		if r, err := s.Get(ctx, "t", "run-"+name); brig.KindOf(err) != brig.NotFound {
+			return fmt.Errorf("its record is there: %+v, %v", r, err)
+		}
+		return event("ran " + name)
+	case "forgotten":
+		if r, err := s.Get(ctx, "t", "gone-"+name); brig.KindOf(err) != brig.NotFound {
+			return fmt.Errorf("it is there: %+v, %v", r, err)
+		}
+	}
+	return nil
+}

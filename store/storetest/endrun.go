@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// testEndRun checks that the end of a one-shot is one change: its sandbox and
+// executions go, its outcome and events come.
+func testEndRun(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	a, b := put(t, s, "t", "sh-1"), put(t, s, "t", "sh-2")
+	theirs := put(t, s, "u", "sh-1")
+	for _, id := range []brig.ID{a.ID, b.ID, theirs.ID} {
+		ok(t, s.PutExec(ctx, execution(id, "x", 1)))
+	}
+	o := &brig.Outcome{
+		Sandbox: "sh-1", Value: []byte(`1`), Pool: brig.PoolHit, Result: brig.Result{ExecID: "x", ExitCode: 3, Done: true},
+		Artifacts: []brig.File{{Path: "a.csv", Data: []byte("a")}}, Error: &brig.ProgramError{Name: "ValueError"},
+	}
+	ok(t, s.EndRun(ctx, a.ID, "t", o, event("one"), event("two")))
+	for _, name := range []string{"sh-1", string(a.ID)} {
+		_, err := s.Get(ctx, "t", name)
+		kind(t, err, brig.NotFound)
+	}
+	_, err := s.GetExec(ctx, a.ID, "x")
+	kind(t, err, brig.NotFound)
+	xs, err := s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	same(t, "executions that outlived their sandbox", len(xs), 0)
+	got, err := s.GetRun(ctx, "t", "sh-1")
+	ok(t, err)
+	same(t, "the outcome", got, o)
+	same(t, "events", ops(t, s, 9), []string{"two", "one"})
+
+	// Nobody else's is touched.
+	for tenant, r := range map[string]*brig.Record{"t": b, "u": theirs} {
+		still, err := s.Get(ctx, tenant, string(r.ID))
+		ok(t, err)
+		same(t, "another record", still, r)
+		if _, err := s.GetExec(ctx, r.ID, "x"); err != nil {
+			t.Errorf("another sandbox's execution: %v", err)
+		}
+	}
+	_, err = s.GetRun(ctx, "u", "sh-1")
+	kind(t, err, brig.NotFound)
+
+	// The name is free, and its next outcome replaces the first. A sandbox that
+	// is gone is no error: its outcome is kept all the same.
+	again := record("t", "sh-1")
+	again.ID = "id-again"
+	ok(t, s.Put(ctx, again))
+	second := &brig.Outcome{Sandbox: "sh-1", Value: []byte(`2`)}
+	ok(t, s.EndRun(ctx, again.ID, "t", second))
+	ok(t, s.EndRun(ctx, "never", "t", second, event("three")))
+	got, err = s.GetRun(ctx, "t", "sh-1")
+	ok(t, err)
+	same(t, "the second outcome", got, second)
+	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
+
+	// What the store is given stays the caller's.
+	second.Value[0] = '9'
+	got, err = s.GetRun(ctx, "t", "sh-1")
+	ok(t, err)
+	same(t, "the value", string(got.Value), "2")
+}
+
+// testEndRunOrNothing checks that an EndRun that fails has changed nothing.
+func testEndRunOrNothing(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	r := put(t, s, "t", "sh-1")
+	ok(t, s.PutExec(ctx, execution(r.ID, "x", 1)))
+	before := &brig.Outcome{Sandbox: "sh-1", Value: []byte(`"before"`)}
+	ok(t, s.PutRun(ctx, "t", before, event("before")))
+	for name, ctx := range map[string]context.Context{"a caller who has gone": canceled(t)} {
+		if s.EndRun(ctx, r.ID, "t", &brig.Outcome{Sandbox: "sh-1"}, event("after")) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	got, err := s.Get(ctx, "t", "sh-1")
+	ok(t, err)
+	same(t, "the record", got, r)
+	if _, err := s.GetExec(ctx, r.ID, "x"); err != nil {
+		t.Errorf("its execution: %v", err)
+	}
+	o, err := s.GetRun(ctx, "t", "sh-1")
+	ok(t, err)
+	same(t, "the outcome of old", o, before)
+	same(t, "events", ops(t, s, 9), []string{"before"})
+}
+
+// testPutErrors checks that what is refused is refused for the right reason,
+// also when there are several, and leaves no trace.
+func testPutErrors(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
+	stale := *a
+	ok(t, s.Put(ctx, a))
+	with := func(r brig.Record, change func(*brig.Record)) *brig.Record { change(&r); return &r }
+	for name, c := range map[string]struct {
+		r    *brig.Record
+		want brig.Kind
+	}{
+		"a new one with a taken name":        {with(*record("t", "a"), func(r *brig.Record) { r.ID = "id-new" }), brig.AlreadyExists},
+		"a new one with a taken id":          {with(*record("t", "c"), func(r *brig.Record) { r.ID = a.ID }), brig.AlreadyExists},
+		"a new one with both":                {with(*record("t", "b"), func(r *brig.Record) { r.ID = a.ID }), brig.AlreadyExists},
+		"a new one, exactly as it was":       {record("t", "a"), brig.AlreadyExists},
+		"one of old":                         {&stale, brig.FailedPrecondition},
+		"one of old with a taken name":       {with(stale, func(r *brig.Record) { r.Spec.Name = "b" }), brig.FailedPrecondition},
+		"one from the future":                {with(*a, func(r *brig.Record) { r.Rev += 7 }), brig.FailedPrecondition},
+		"one that was never":                 {with(*record("t", "c"), func(r *brig.Record) { r.Rev = 1 }), brig.FailedPrecondition},
+		"one that was never, its name taken": {with(*record("t", "a"), func(r *brig.Record) { r.ID, r.Rev = "id-new", 1 }), brig.FailedPrecondition},
+		"one that takes another's name":      {with(*a, func(r *brig.Record) { r.Spec.Name = "b" }), brig.AlreadyExists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.r.Rev
+			kind(t, s.Put(ctx, c.r, event("refused")), c.want)
+			if c.r.Rev != before {
+				t.Errorf("a refused Put set Rev to %d", c.r.Rev)
+			}
+		})
+	}
+	same(t, "events of what was refused", ops(t, s, 9), []string(nil))
+	for _, r := range []*brig.Record{a, b} {
+		got, err := s.Get(ctx, "t", string(r.ID))
+		ok(t, err)
+		same(t, "after all", got, r)
+	}
+	same(t, "records", len(everything(t, s, "t", brig.ListOptions{})), 2)
+	// And what is right still goes through.
+	ok(t, s.Put(ctx, a, event("fine")))
+	same(t, "events", ops(t, s, 9), []string{"fine"})
+}
