@@ -8,6 +8,8 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
+
+	"github.com/brig-run/brig/internal/prefilter"
 )
 
 // shimName is the argv[0] of a shim.
@@ -23,6 +25,7 @@ func Main() {
 	case name == shimName:
 		os.Exit(shimMain(os.Args[1:]))
 	case name == "runsc", strings.HasPrefix(name, "runsc-"), os.Args[0] == "/proc/self/exe":
+		prefilter.Use()
 		const user, internal = "", "internal use only"
 		cli.Run(nil, map[util.SubCommand]string{
 			new(cmd.Run): user, new(cmd.Delete): user,
