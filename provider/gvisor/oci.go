@@ -12,14 +12,19 @@ import (
 )
 
 // agentCaps are what the agent may do to the processes and files of its own
-// sandbox. It empties its bounding set before it starts anything, so that
-// nothing that it starts has any of them, whoever it runs as.
+// sandbox. Its bounding set is empty and it gives its ambient capabilities up
+// before it starts anything, so that nothing that it starts has any of them,
+// whoever it runs as.
 func agentCaps() []string {
 	return []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_RESOURCE",
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETPCAP",
 	}
 }
+
+// agentID is the agent's user and group, which nobody else has (see package
+// agent).
+const agentID = 64999
 
 // agentFD is the descriptor on which the agent finds its control socket.
 const agentFD = 3
@@ -30,9 +35,9 @@ const shmSize = 64 * brig.MiB
 // ociSpec says in OCI's words what the sandbox is.
 func (o *order) ociSpec() *specs.Spec {
 	caps := agentCaps()
-	agent := []string{"brig-agent"}
+	agent, bounding := []string{"brig-agent"}, []string{}
 	if o.disabled("capabilities") {
-		agent = append(agent, "keep-capabilities")
+		agent, bounding = append(agent, "keep-capabilities"), caps
 	}
 	oom := 500
 	s := &specs.Spec{
@@ -41,9 +46,10 @@ func (o *order) ociSpec() *specs.Spec {
 		Process: &specs.Process{
 			Args: agent,
 			Cwd:  "/",
+			User: specs.User{UID: agentID, GID: agentID},
 			Env:  []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50"},
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: caps, Effective: caps, Permitted: caps,
+				Bounding: bounding, Effective: caps, Permitted: caps, Ambient: caps,
 			},
 			NoNewPrivileges: !o.disabled("no-new-privileges"),
 			OOMScoreAdj:     &oom,
