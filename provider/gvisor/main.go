@@ -1,16 +1,21 @@
 package gvisor
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
 
+	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/prefilter"
 )
 
@@ -28,8 +33,7 @@ func Main() {
 		delayGC()
 		os.Exit(shimMain(os.Args[1:]))
 	case name == "runsc", strings.HasPrefix(name, "runsc-"), os.Args[0] == "/proc/self/exe":
-		delayGC()
-		prefilter.Use()
+		os.Args = ready(os.Args)
 		const user, internal = "", "internal use only"
 		cli.Run(nil, map[util.SubCommand]string{
 			new(cmd.Run): user, new(cmd.Delete): user,
@@ -47,4 +51,65 @@ const firstGC = 800
 func delayGC() {
 	usual := debug.SetGCPercent(firstGC)
 	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { debug.SetGCPercent(usual) })
+}
+
+// ready makes one of gVisor's processes that a shim has started quick to
+// start. One that was started by hand is left as gVisor is. It returns the
+// arguments that it is to see.
+func ready(args []string) []string {
+	p := parse(args)
+	if p.dir == "" {
+		return args
+	}
+	var o order
+	if ok, err := (layout{dir: p.dir}).readJSON(orderFile, &o); err != nil || !ok {
+		return args
+	}
+	delayGC()
+	prefilter.Use()
+	if p.command == "boot" {
+		return o.limited(args)
+	}
+	return args
+}
+
+// parsed is what matters here of the arguments of one of gVisor's processes.
+type parsed struct{ command, dir string }
+
+func parse(args []string) (p parsed) {
+	for i, a := range args {
+		switch {
+		case a == "boot" || a == "gofer":
+			p.command = a
+		case a == "--bundle" && i+1 < len(args):
+			p.dir = args[i+1]
+		}
+		if dir, ok := strings.CutPrefix(a, "--bundle="); ok {
+			p.dir = dir
+		}
+	}
+	return p
+}
+
+// limited adds the sandbox's limits to the arguments of a sentry that the
+// shim has started in its cgroup: gVisor tells it only of cgroups that it
+// joins itself. The guest sees as many processors and as much memory as it
+// may use.
+func (o *order) limited(args []string) []string {
+	if o.Cgroup == "" || slices.Contains(args, "--cpu-num") {
+		return args
+	}
+	// The container's name is last. What comes later counts.
+	out, name := args[:len(args)-1:len(args)-1], args[len(args)-1]
+	if o.Limits.CPUs > 0 {
+		// Programs may skip their locks on a single processor.
+		n := min(max(int(math.Ceil(o.Limits.CPUs)), 2), runtime.NumCPU())
+		quota, period := cgroup.Quota(o.Limits.CPUs)
+		out = append(out, fmt.Sprintf("--cpu-num=%d", n), fmt.Sprintf("--cpu-quota=%d", quota), fmt.Sprintf("--cpu-period=%d", period))
+	}
+	var host unix.Sysinfo_t
+	if unix.Sysinfo(&host) == nil && o.Limits.Memory > 0 {
+		out = append(out, fmt.Sprintf("--total-memory=%d", min(uint64(o.Limits.Memory), host.Totalram*uint64(host.Unit))))
+	}
+	return append(out, name)
 }

@@ -87,7 +87,8 @@ func (o *order) ociSpec() *specs.Spec {
 
 // runscConfig is gVisor's configuration. What is not named has gVisor's
 // default, which is the strict one: no host sockets, no host fifos, no setuid.
-func (o *order) runscConfig(l layout) (*config.Config, error) {
+// If join, gVisor puts itself into the cgroup.
+func (o *order) runscConfig(l layout, join bool) (*config.Config, error) {
 	flags := map[string]string{
 		"root":     l.path(stateDir),
 		"platform": "systrap",
@@ -102,7 +103,7 @@ func (o *order) runscConfig(l layout) (*config.Config, error) {
 		"gofer-network-namespace": "host",
 		"host-settings":           "ignore",
 		"panic-log":               l.path(panicFile),
-		"ignore-cgroups":          fmt.Sprint(o.Cgroup == ""),
+		"ignore-cgroups":          fmt.Sprint(!join),
 		"rootless":                fmt.Sprint(o.Rootless),
 	}
 	if o.disabled("network") {

@@ -109,7 +109,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	if s.log, err = openLog(s.layout); err != nil {
 		return nil, err
 	}
-	if s.machine, err = boot(s.layout, &s.order); err != nil {
+	if s.machine, err = boot(s.layout, &s.order, s.group); err != nil {
 		return nil, err
 	}
 	p, done, err := s.socketPath()
