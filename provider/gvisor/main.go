@@ -10,11 +10,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
+	"gvisor.dev/gvisor/runsc/specutils"
 
+	"github.com/brig-run/brig/internal/caps"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/prefilter"
 )
@@ -54,7 +57,7 @@ func delayGC() {
 }
 
 // ready makes one of gVisor's processes that a shim has started quick to
-// start. One that was started by hand is left as gVisor is. It returns the
+// start; one that was started by hand is left as gVisor is. It returns the
 // arguments that it is to see.
 func ready(args []string) []string {
 	p := parse(args)
@@ -67,7 +70,16 @@ func ready(args []string) []string {
 	}
 	delayGC()
 	prefilter.Use()
-	if p.command == "boot" {
+	switch p.command {
+	case "gofer":
+		settle(&o, caps.Of(goferCaps()...))
+	case "boot":
+		// It takes a while, and does not need what comes before.
+		go seccheck.Initialize()
+		settle(&o, caps.Of(sentryCaps()...))
+		if path, err := unmounter(); err == nil && !o.Rootless {
+			specutils.ExePath = path // a sentry starts itself again for this alone
+		}
 		return o.limited(args)
 	}
 	return args
@@ -89,6 +101,24 @@ func parse(args []string) (p parsed) {
 		}
 	}
 	return p
+}
+
+// goferCaps are all that gVisor leaves to a gofer.
+func goferCaps() []int {
+	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_CHROOT}
+}
+
+// sentryCaps are all that gVisor leaves to a sentry.
+func sentryCaps() []int {
+	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_PTRACE}
+}
+
+// settle trims the bounding set to what gVisor would trim it to, before this
+// process has many threads. Should it fail, gVisor does it.
+func settle(o *order, keep caps.Set) {
+	if !o.disabled("network") { // with the host's it keeps more
+		_ = caps.Settle(keep)
+	}
 }
 
 // limited adds the sandbox's limits to the arguments of a sentry that the
