@@ -47,12 +47,7 @@ func New(o Options) (*Agent, error) {
 	// programs would be deaf to SIGTERM and SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
-	if !o.KeepCapabilities {
-		if err := emptyBoundingSet(); err != nil {
-			return nil, err
-		}
-	}
-	if err := becomeNobodyElse(); err != nil {
+	if err := shed(o.KeepCapabilities); err != nil {
 		return nil, err
 	}
 	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag}

@@ -46,8 +46,29 @@ func share(dir string) error {
 // can signal or stop its init.
 const agentID = 64999
 
+// shed makes sure that no program which the agent starts can have a
+// capability, not even as root. A provider that can starts the agent as its
+// own user, with what it needs as ambient capabilities and nothing in the
+// bounding set. Then there is one thing to do. A call on all threads is dear
+// in a sandbox, since it interrupts each of them.
+func shed(keepBounding bool) error {
+	if !keepBounding {
+		if err := emptyBoundingSet(); err != nil {
+			return err
+		}
+	}
+	if os.Getuid() != agentID || os.Geteuid() != agentID {
+		return becomeNobodyElse()
+	}
+	const prCapAmbient, clearAll = 47, 4
+	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prCapAmbient, clearAll, 0); errno != 0 {
+		return fmt.Errorf("clear ambient capabilities: %w", errno)
+	}
+	return nil
+}
+
 // becomeNobodyElse changes the agent's user and keeps its capabilities, which
-// no program that it starts ever has (see emptyBoundingSet).
+// no program that it starts ever has (see shed).
 func becomeNobodyElse() error {
 	const prSetKeepCaps, capVersion3 = 8, 0x20080522
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0); errno != 0 {
@@ -70,8 +91,8 @@ func becomeNobodyElse() error {
 	return nil
 }
 
-// emptyBoundingSet makes sure that no program which the agent starts can have
-// a capability, not even as root.
+// emptyBoundingSet takes every capability out of the bounding set that is
+// still there.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		has, known := inBoundingSet(c)

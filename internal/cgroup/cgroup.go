@@ -31,6 +31,12 @@ type Limits struct {
 // cpuPeriod is the period of CPU quotas, in microseconds.
 const cpuPeriod = 100_000
 
+// Quota is how much time, of which period, a number of processors is, in
+// microseconds.
+func Quota(cpus float64) (quota int64, period uint64) {
+	return max(int64(cpus*cpuPeriod), 1000), cpuPeriod
+}
+
 // Group is one control group, under the same path in every hierarchy.
 type Group struct {
 	path string
@@ -43,8 +49,7 @@ func config(name string, l Limits) *cgroups.Cgroup {
 		r.MemorySwap = l.Memory // memory and swap together: no swap
 	}
 	if l.CPUs > 0 {
-		r.CpuPeriod = cpuPeriod
-		r.CpuQuota = max(int64(l.CPUs*cpuPeriod), 1000)
+		r.CpuQuota, r.CpuPeriod = Quota(l.CPUs)
 	}
 	if l.PIDs > 0 {
 		r.PidsLimit = &l.PIDs
@@ -61,10 +66,25 @@ func swapLimit() bool {
 	return err == nil
 }
 
+// wanted are the controllers of cgroup v1 that a group has: those that limit
+// it, count what it uses, or can stop it. Each more costs every sandbox time.
+var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}
+
+// open prepares a manager, which makes nothing yet.
+func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
+	m, err := manager.New(cfg)
+	if err != nil || cgroups.IsCgroup2UnifiedMode() {
+		return m, err
+	}
+	paths := m.GetPaths()
+	maps.DeleteFunc(paths, func(name, _ string) bool { return !slices.Contains(wanted, name) })
+	return manager.NewWithPaths(cfg, paths)
+}
+
 // New makes the group called name, an absolute path in the hierarchy.
 func New(name string, l Limits) (*Group, error) {
 	cfg := config(name, l)
-	m, err := manager.New(cfg)
+	m, err := open(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
 	}
@@ -101,7 +121,7 @@ func (g *Group) apply(cfg *cgroups.Cgroup) error {
 
 // Open finds a group again by its name. It need not exist.
 func Open(name string) (*Group, error) {
-	m, err := manager.New(config(name, Limits{}))
+	m, err := open(config(name, Limits{}))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup %s: %w", name, err)
 	}
@@ -251,7 +271,7 @@ func removeTree(dir string) error {
 
 // Children lists the names of the groups directly below parent.
 func Children(parent string) ([]string, error) {
-	m, err := manager.New(config(parent, Limits{}))
+	m, err := open(config(parent, Limits{}))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup %s: %w", parent, err)
 	}

@@ -2,6 +2,7 @@ package cgroup_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -92,5 +93,36 @@ func TestDestroyKills(t *testing.T) {
 	}
 	if pids, err := g.PIDs(); err != nil || len(pids) != 0 {
 		t.Errorf("left: %v, %v", pids, err)
+	}
+}
+
+// What is started between Enter and leave is in the group; what enters is
+// out of it after, every thread.
+func TestEnter(t *testing.T) {
+	g := group(t, cgroup.Limits{Memory: 64 << 20})
+	leave, err := g.Enter()
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("not on cgroup v2, and not in a build with cgo")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := g.Holds(cmd.Process.Pid); err != nil || !in {
+		t.Errorf("the child is in its group: %v, %v", in, err)
+	}
+	if in, err := g.Holds(os.Getpid()); err != nil || in {
+		t.Errorf("the parent is in the group: %v, %v", in, err)
+	}
+	if pids, err := g.PIDs(); err != nil || len(pids) != 1 {
+		t.Errorf("in the group: %v, %v", pids, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,8 @@ type machine struct {
 	status  atomic.Int32  // its wait status, when gone
 }
 
-// boot starts gVisor with the agent as init.
-func boot(l layout, o *order) (_ *machine, err error) {
+// boot starts gVisor with the agent as init, in the group if there is one.
+func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	for _, dir := range []string{stateDir, overlayDir} {
 		if err := os.MkdirAll(l.path(dir), 0o700); err != nil {
 			return nil, fmt.Errorf("prepare folder: %w", err)
@@ -39,7 +40,19 @@ func boot(l layout, o *order) (_ *machine, err error) {
 		return nil, err
 	}
 	m := &machine{gone: make(chan struct{})}
-	if m.conf, err = o.runscConfig(l); err != nil {
+	leave := func() error { return nil }
+	join := g != nil // gVisor joins the group, and leaves it again
+	if g != nil {
+		away, err := g.Enter()
+		switch {
+		case err == nil:
+			leave, join = sync.OnceValue(away), false
+			defer func() { _ = leave() }() // said below, unless all is lost
+		case !errors.Is(err, errors.ErrUnsupported):
+			return nil, err
+		}
+	}
+	if m.conf, err = o.runscConfig(l, join); err != nil {
 		return nil, err
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -70,6 +83,9 @@ func boot(l layout, o *order) (_ *machine, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("create gvisor sandbox: %w", err)
 	}
+	if err := errors.Join(leave(), m.confined(g)); err != nil {
+		return nil, errors.Join(err, m.c.Destroy())
+	}
 	if err := m.c.Start(m.conf); err != nil {
 		return nil, errors.Join(fmt.Errorf("start gvisor sandbox: %w", err), m.c.Destroy())
 	}
@@ -83,6 +99,19 @@ func boot(l layout, o *order) (_ *machine, err error) {
 		close(m.gone)
 	}()
 	return m, nil
+}
+
+// confined makes sure that the sentry is where its limits are. Nothing of the
+// guest has run yet.
+func (m *machine) confined(g *cgroup.Group) error {
+	if g == nil {
+		return nil
+	}
+	in, err := g.Holds(m.c.SandboxPid())
+	if err == nil && !in {
+		err = errors.New("the sandbox is not in its cgroup")
+	}
+	return err
 }
 
 // connect makes a connection to the agent and returns the host's end.

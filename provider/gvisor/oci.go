@@ -12,8 +12,9 @@ import (
 )
 
 // agentCaps are what the agent may do to the processes and files of its own
-// sandbox. It empties its bounding set before it starts anything, so that
-// nothing that it starts has any of them, whoever it runs as.
+// sandbox. Its bounding set is empty and it gives its ambient capabilities up
+// before it starts anything, so that nothing that it starts has any of them,
+// whoever it runs as.
 func agentCaps() []string {
 	return []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_RESOURCE",
@@ -21,6 +22,10 @@ func agentCaps() []string {
 		"CAP_SYS_ADMIN", // to set the host name when the sandbox is claimed
 	}
 }
+
+// agentID is the agent's user and group, which nobody else has (see package
+// agent).
+const agentID = 64999
 
 // agentFD is the descriptor on which the agent finds its control socket.
 const agentFD = 3
@@ -31,9 +36,9 @@ const shmSize = 64 * brig.MiB
 // ociSpec says in OCI's words what the sandbox is.
 func (o *order) ociSpec() *specs.Spec {
 	caps := agentCaps()
-	agent := []string{"brig-agent"}
+	agent, bounding := []string{"brig-agent"}, []string{}
 	if o.disabled("capabilities") {
-		agent = append(agent, "keep-capabilities")
+		agent, bounding = append(agent, "keep-capabilities"), caps
 	}
 	oom := 500
 	s := &specs.Spec{
@@ -42,9 +47,10 @@ func (o *order) ociSpec() *specs.Spec {
 		Process: &specs.Process{
 			Args: agent,
 			Cwd:  "/",
+			User: specs.User{UID: agentID, GID: agentID},
 			Env:  []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50"},
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: caps, Effective: caps, Permitted: caps,
+				Bounding: bounding, Effective: caps, Permitted: caps, Ambient: caps,
 			},
 			NoNewPrivileges: !o.disabled("no-new-privileges"),
 			OOMScoreAdj:     &oom,
@@ -82,7 +88,8 @@ func (o *order) ociSpec() *specs.Spec {
 
 // runscConfig is gVisor's configuration. What is not named has gVisor's
 // default, which is the strict one: no host sockets, no host fifos, no setuid.
-func (o *order) runscConfig(l layout) (*config.Config, error) {
+// If join, gVisor puts itself into the cgroup.
+func (o *order) runscConfig(l layout, join bool) (*config.Config, error) {
 	flags := map[string]string{
 		"root":     l.path(stateDir),
 		"platform": "systrap",
@@ -97,7 +104,7 @@ func (o *order) runscConfig(l layout) (*config.Config, error) {
 		"gofer-network-namespace": "host",
 		"host-settings":           "ignore",
 		"panic-log":               l.path(panicFile),
-		"ignore-cgroups":          fmt.Sprint(o.Cgroup == ""),
+		"ignore-cgroups":          fmt.Sprint(!join),
 		"rootless":                fmt.Sprint(o.Rootless),
 	}
 	if o.disabled("network") {

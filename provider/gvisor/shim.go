@@ -114,7 +114,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	if s.log, err = openLog(s.layout); err != nil {
 		return nil, err
 	}
-	if s.machine, err = boot(s.layout, &s.order); err != nil {
+	if s.machine, err = boot(s.layout, &s.order, s.group); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("shim.booted")

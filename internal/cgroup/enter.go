@@ -1,0 +1,122 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/opencontainers/cgroups"
+)
+
+// Enter moves this process into the group, thread by thread, until leave is
+// called: what it starts meanwhile is born in the group. To move a process as
+// a whole the kernel waits until every processor has passed a quiet state,
+// 10 ms for each way; for a thread that moves itself it does not.
+//
+// The error is errors.ErrUnsupported, and nothing has happened, where this
+// cannot be done: on cgroup v2, which can start a process in a group, and
+// where the way back is not visible.
+func (g *Group) Enter() (leave func() error, err error) {
+	if cgroups.IsCgroup2UnifiedMode() {
+		return nil, errors.ErrUnsupported
+	}
+	var in, out doors
+	defer func() {
+		in.close()
+		if err != nil {
+			out.close()
+		}
+	}()
+	home, err := cgroups.ParseCgroupFile("/proc/thread-self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("find own cgroup: %w", err)
+	}
+	seen := map[string]bool{}
+	for name, dir := range g.m.GetPaths() {
+		if seen[dir] {
+			continue // two controllers in one hierarchy
+		}
+		seen[dir] = true
+		mount, ok := strings.CutSuffix(dir, filepath.Clean(g.path))
+		was, known := home[name]
+		if !ok || !known {
+			return nil, errors.ErrUnsupported
+		}
+		if in.open(dir) != nil || out.open(filepath.Join(mount, was)) != nil {
+			return nil, errors.ErrUnsupported
+		}
+	}
+	if err := in.pass(); err != nil {
+		if errors.Is(err, syscall.ENOTSUP) { // a build with cgo
+			return nil, errors.ErrUnsupported
+		}
+		return nil, errors.Join(fmt.Errorf("enter cgroup %s: %w", g.path, err), out.pass())
+	}
+	return func() error {
+		defer out.close()
+		if err := out.pass(); err != nil {
+			return fmt.Errorf("leave cgroup %s: %w", g.path, err)
+		}
+		return nil
+	}, nil
+}
+
+// doors are the files through which a thread moves into a group, one for each
+// hierarchy.
+type doors []*os.File
+
+func (d *doors) open(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "tasks"), os.O_WRONLY, 0)
+	if err == nil {
+		*d = append(*d, f)
+	}
+	return err
+}
+
+// pass moves every thread of this process. Threads that are made meanwhile
+// are where the thread was that made them, and moved with the rest.
+func (d *doors) pass() error {
+	self := []byte{'0'} // whoever writes
+	defer runtime.KeepAlive(self)
+	for _, f := range *d {
+		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_WRITE, f.Fd(), uintptr(unsafe.Pointer(&self[0])), 1)
+		if errno != 0 {
+			return errno
+		}
+	}
+	return nil
+}
+
+func (d *doors) close() {
+	for _, f := range *d {
+		f.Close()
+	}
+}
+
+// Holds reports whether a process is in the group, in every hierarchy.
+func (g *Group) Holds(pid int) (bool, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false, fmt.Errorf("find cgroup of process %d: %w", pid, err)
+	}
+	found := 0
+	paths := g.m.GetPaths()
+	for line := range bytes.Lines(b) {
+		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
+		if len(fields) < 3 || !strings.HasSuffix(fields[2], g.path) {
+			continue
+		}
+		for _, name := range strings.Split(fields[1], ",") {
+			if _, ok := paths[name]; ok {
+				found++
+			}
+		}
+	}
+	return found == len(paths), nil
+}

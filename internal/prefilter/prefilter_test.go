@@ -1,0 +1,222 @@
+package prefilter
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+	_ "gvisor.dev/gvisor/pkg/sentry/platform/platforms"
+	sentry "gvisor.dev/gvisor/runsc/boot/filter"
+	sentryconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
+	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
+)
+
+// file holds the programs. BRIG_UPDATE=1 go test writes it anew.
+const file = "programs_amd64.bin"
+
+// plain reports whether this test is built as gVisor's processes are: the
+// race detector and cgo add to what is allowed. Otherwise it runs itself
+// again, built so.
+func plain(t *testing.T) bool {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("there are no programs for " + runtime.GOARCH)
+	}
+	if !slices.Contains([]string{"", "1"}, os.Getenv("BRIG_UPDATE")) {
+		return true
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-trimpath", "-tags=grpcnotrace", "-run=^"+t.Name()+"$", ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "BRIG_UPDATE=again"+os.Getenv("BRIG_UPDATE"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// byName is systrap with its values and the process's id by name. gVisor
+// compiles one of systrap's rules with the id of whoever compiles it.
+type byName struct {
+	platform.SeccompInfo
+	vars precompiledseccomp.Values
+}
+
+func (b byName) Variables() precompiledseccomp.Values {
+	out := b.SeccompInfo.Variables()
+	for name := range out {
+		out[name] = b.vars[name]
+	}
+	return out
+}
+
+func (b byName) SyscallFilters(vars precompiledseccomp.Values) seccomp.SyscallRules {
+	rules := b.SeccompInfo.SyscallFilters(vars)
+	rules.Remove(unix.SYS_RT_TGSIGQUEUEINFO)
+	rules.Set(unix.SYS_RT_TGSIGQUEUEINFO, seccomp.PerArg{
+		seccomp.EqualTo(b.vars.GetUint64("self_pid")), seccomp.AnyValue{}, seccomp.EqualTo(unix.SIGKILL),
+	})
+	return rules
+}
+
+// sentryOptions are those of a sentry as the provider starts it.
+func sentryOptions(t *testing.T) sentryconfig.Options {
+	t.Helper()
+	p, err := platform.Lookup("systrap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sentryconfig.Options{Platform: p.PrecompiledSeccompInfo()[0], HostFilesystem: true, ControllerFD: 77}
+}
+
+// goferOptions are those of a gofer as the provider starts it; which of them
+// depends on the image's binds.
+func goferOptions() []goferconfig.Options {
+	return []goferconfig.Options{{DirectFS: true}, {DirectFS: true, LisafsNeeded: true}}
+}
+
+func program(rules, deny seccomp.SyscallRules, o seccomp.ProgramOptions) *seccomp.Program {
+	return &seccomp.Program{Options: o, RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: rules.Copy(), Action: seccomp.Allow}}}
+}
+
+// compile compiles what the provider needs, by gVisor's own means.
+func compile(t *testing.T) set {
+	t.Helper()
+	s := set{version: linked(t), kinds: map[string]map[string]precompiledseccomp.Program{kindSentry: {}, kindGofer: {}}}
+	o := sentryOptions(t)
+	p, err := precompiledseccomp.Precompile(o.ConfigKey(), slices.Collect(maps.Keys(o.Vars())), func(vars precompiledseccomp.Values) *seccomp.Program {
+		o := sentryOptions(t)
+		o.Platform, o.ControllerFD = byName{o.Platform, vars}, vars["controller_fd"]
+		rules, deny := sentryconfig.Rules(o)
+		return program(rules, deny, sentryconfig.SeccompOptions(o))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.kinds[kindSentry][p.Name] = p
+	all, err := goferconfig.PrecompiledPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range goferOptions() {
+		for _, p := range all {
+			if p.Name == o.ConfigKey() {
+				s.kinds[kindGofer][p.Name] = p
+			}
+		}
+	}
+	return s
+}
+
+// linked is the version of gVisor that this module asks for; a test's binary
+// does not know it.
+func linked(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^\s*(?:require )?gvisor\.dev/gvisor (\S+)`).FindSubmatch(b)
+	if m == nil {
+		t.Fatal("go.mod does not name gVisor")
+	}
+	return string(m[1])
+}
+
+// What is in the file is what gVisor compiles from its rules today.
+func TestProgramsAreCurrent(t *testing.T) {
+	if !plain(t) {
+		return
+	}
+	want := compile(t).encode()
+	if os.Getenv("BRIG_UPDATE") == "again1" {
+		if err := os.WriteFile(file, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(programs, want) {
+		t.Errorf("%s is not what gVisor's rules give now: BRIG_UPDATE=1 go test ./internal/prefilter", file)
+	}
+}
+
+// A program with its values filled in is, instruction by instruction, what
+// gVisor would have compiled in this very process.
+func TestProgramsAreGVisorsOwn(t *testing.T) {
+	if !plain(t) {
+		return
+	}
+	s, err := decode(programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.version != linked(t) {
+		t.Errorf("the programs are for gVisor %s, linked is %s", s.version, linked(t))
+	}
+	check := func(p precompiledseccomp.Program, found bool, vars precompiledseccomp.Values, own *seccomp.Program) {
+		t.Helper()
+		if !found {
+			t.Error("gVisor would not find its program")
+			return
+		}
+		got, err := p.RenderInstructions(vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _, err := own.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d instructions, gVisor compiles %d, and not the same", p.Name, len(got), len(want))
+		}
+	}
+	so := sentryOptions(t)
+	rules, deny := sentryconfig.Rules(so)
+	p, ok := s.kinds[kindSentry][so.ConfigKey()]
+	check(p, ok, so.Vars(), program(rules, deny, sentryconfig.SeccompOptions(so)))
+	for _, o := range goferOptions() {
+		rules, deny := goferconfig.Rules(o)
+		p, ok := s.kinds[kindGofer][o.ConfigKey()]
+		check(p, ok, o.Vars(), program(rules, deny, seccomp.ProgramOptions{}))
+	}
+}
+
+// A damaged file is refused whole, wherever it is damaged.
+func TestDecodeIsStrict(t *testing.T) {
+	for n := range len(programs) {
+		if _, err := decode(programs[:n]); err == nil {
+			t.Fatalf("decoded the first %d of %d bytes", n, len(programs))
+		}
+	}
+	if _, err := decode(append(slices.Clone(programs), 0)); err == nil {
+		t.Error("decoded a file with more than it should hold")
+	}
+}
+
+// gVisor's look-ups find what was put there.
+func TestFill(t *testing.T) {
+	s, err := decode(programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(s)
+	for key := range s.kinds[kindSentry] {
+		if _, ok := sentry.GetPrecompiled(key); !ok {
+			t.Errorf("the sentry does not find %q", key)
+		}
+	}
+	for key := range s.kinds[kindGofer] {
+		if _, ok := gofer.GetPrecompiled(key); !ok {
+			t.Errorf("the gofer does not find %q", key)
+		}
+	}
+}

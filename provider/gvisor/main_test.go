@@ -1,0 +1,37 @@
+package gvisor
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// A sentry is told its limits where gVisor does not tell it, and only there.
+func TestSentryIsToldItsLimits(t *testing.T) {
+	dir := t.TempDir()
+	o := order{Version: orderVersion, Cgroup: "/brig/x/y", Limits: brig.Limits{CPUs: 0.5, Memory: 64 << 20}}
+	if err := (layout{dir: dir}).writeJSON(orderFile, o, false); err != nil {
+		t.Fatal(err)
+	}
+	given := []string{"runsc-sandbox", "--network=none", "boot", "--bundle=" + dir, "--total-memory", "99", "name"}
+	got := ready(slices.Clone(given))
+	if got[len(got)-1] != "name" {
+		t.Errorf("the name is not last: %q", got)
+	}
+	for _, want := range []string{"--cpu-quota=50000", "--cpu-period=100000", "--total-memory=67108864"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is missing: %q", want, got)
+		}
+	}
+	for name, args := range map[string][]string{
+		"by hand":       {"runsc-sandbox", "boot", "--bundle=" + t.TempDir(), "name"},
+		"gVisor joined": {"runsc-sandbox", "boot", "--cpu-num", "2", "--bundle=" + dir, "name"},
+		"gofer":         {"runsc-gofer", "gofer", "--bundle", dir, "name"},
+		"run":           {"runsc", "run", "--bundle=" + dir, "name"},
+	} {
+		if got := ready(slices.Clone(args)); !slices.Equal(got, args) {
+			t.Errorf("%s: %q became %q", name, args, got)
+		}
+	}
+}
