@@ -37,7 +37,7 @@ func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, con
 		b.Skip("run `make build` first: ", err)
 	}
 	dir := b.TempDir()
-	images, err := image.Open(image.Options{Dir: dir})
+	images, err := image.Open(image.Options{Dir: dir, HostAge: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

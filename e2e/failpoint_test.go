@@ -244,6 +244,10 @@ func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
 	if strings.HasPrefix(point, "store.") {
 		rule += fmt.Sprintf("(%d)", 3+4*round)
 	}
+	if point == "run.ended" {
+		// The next server comes while the shim is still at it.
+		rule += ";shim.gone=sleep(2s)"
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if strings.HasPrefix(point, "recover.") {

@@ -113,6 +113,8 @@ type codeRun struct {
 	out, err *capture
 	size     int // of the outputs
 	begin    time.Time
+	begun    bool             // the caller has been told so
+	early    []brig.CodeEvent // output that was read before that
 
 	mu      sync.Mutex // guards the fields below
 	res     brig.CodeResult
@@ -159,6 +161,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, err = r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	r.flush(wctx) // at the latest
 	r.mu.Lock()
 	r.over = true
 	if r.hit != nil {
@@ -221,8 +224,29 @@ func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
 			ev, to = brig.CodeEvent{Stderr: p}, r.err
 		}
 		_, _ = to.Write(p) // it never fails
+		if r.begun {
+			r.tell(ctx, ev)
+			return
+		}
+		// The pipes may be read before the driver's word that it has begun.
+		ev.Stdout, ev.Stderr = bytes.Clone(ev.Stdout), bytes.Clone(ev.Stderr)
+		if r.early = append(r.early, ev); len(r.early) >= maxEarly {
+			r.flush(ctx)
+		}
+	}
+}
+
+// maxEarly is more parts of the output than two pipes hold: a driver that has
+// not said by then that it has begun is not going to.
+const maxEarly = 16
+
+// flush passes on what was read too early.
+func (r *codeRun) flush(ctx context.Context) {
+	r.begun = true
+	for _, ev := range r.early {
 		r.tell(ctx, ev)
 	}
+	r.early = nil
 }
 
 func (r *codeRun) tell(ctx context.Context, ev brig.CodeEvent) {
@@ -245,6 +269,7 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 			}
 			r.mu.Unlock()
 			r.tell(ctx, brig.CodeEvent{Started: &started})
+			r.flush(ctx)
 		case "display", "result":
 			if rich := r.keep(m); rich != nil {
 				r.tell(ctx, brig.CodeEvent{Output: rich})

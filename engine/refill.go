@@ -30,9 +30,7 @@ func (p *pool) run(ctx context.Context) {
 	if p.Memory == 0 {
 		return
 	}
-	for _, w := range p.Warm {
-		p.expect(ctx, w)
-	}
+	p.expect(ctx)
 	// The other half of the processors is for those who do not wait.
 	slots := make(chan struct{}, max(runtime.NumCPU()/2, 1))
 	tick := time.NewTicker(refillEvery)
@@ -60,25 +58,43 @@ func (p *pool) run(ctx context.Context) {
 			return
 		case <-p.wake:
 		case <-tick.C:
+			p.expect(ctx)
 		}
 	}
 }
 
-// expect sets up the shelf of a kind that is asked for at all times.
-func (p *pool) expect(ctx context.Context, w Warm) {
-	limits, err := p.e.Bounds.Fill(w.Limits)
-	var img *brig.Image
-	if err == nil {
-		img, err = p.e.resolve(ctx, w.Image)
-	}
-	if err != nil {
-		p.e.Log.ErrorContext(ctx, "keep sandboxes ready", "image", w.Image, "err", err)
-		return
+// expect sets how many of which kinds are asked for at all times. A name may
+// mean another image by now.
+func (p *pool) expect(ctx context.Context) {
+	least := map[kind]int{}
+	for _, w := range p.Warm {
+		k, err := p.kindOf(ctx, w)
+		if err != nil {
+			p.e.Log.WarnContext(ctx, "keep sandboxes ready", "image", w.Image, "err", err)
+			continue
+		}
+		least[k] = max(least[k], w.Count)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.shelf(kind{img.Digest, w.Language, limits}.shelved())
-	s.least = max(s.least, w.Count)
+	for _, s := range p.shelves {
+		s.least = 0
+	}
+	for k, n := range least {
+		p.shelf(k).least = n
+	}
+}
+
+func (p *pool) kindOf(ctx context.Context, w Warm) (kind, error) {
+	limits, err := p.e.Bounds.Fill(w.Limits)
+	if err != nil {
+		return kind{}, err
+	}
+	img, err := p.e.resolve(ctx, w.Image)
+	if err != nil {
+		return kind{}, err
+	}
+	return kind{img.Digest, w.Language, limits}.shelved(), nil
 }
 
 // target is how many of a kind should wait. The caller holds p.mu.

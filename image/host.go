@@ -5,9 +5,51 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/brig-run/brig"
 )
+
+// lookAgain is how old a look may be before another is taken in the
+// background.
+const lookAgain = time.Second
+
+// recentHost returns the host image as it was a short while ago. What a
+// sandbox sees of it is the machine's own folders in any case.
+func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
+	s.hostMu.Lock()
+	age, found := s.opts.Now().Sub(s.seenAt), s.seen
+	fresh := !s.seenAt.IsZero() && age >= 0 && age < s.opts.HostAge
+	again := fresh && age > lookAgain && !s.look
+	s.look = s.look || again
+	s.hostMu.Unlock()
+	if !fresh {
+		return s.lookAtHost(ctx)
+	}
+	if again {
+		go func() {
+			if _, err := s.lookAtHost(context.WithoutCancel(ctx)); err != nil {
+				s.opts.Log.Warn("host image cannot be looked at", "error", err)
+			}
+		}()
+	}
+	found.Names = slices.Clone(found.Names)
+	return &found, nil
+}
+
+func (s *Store) lookAtHost(ctx context.Context) (*brig.Image, error) {
+	at := s.opts.Now()
+	img, err := s.host(ctx)
+	s.hostMu.Lock()
+	defer s.hostMu.Unlock()
+	s.look = false
+	if err == nil {
+		s.seen, s.seenAt = *img, at
+		s.seen.Names = slices.Clone(img.Names)
+	}
+	return img, err
+}
 
 // host returns the host image that fits this machine as it is now.
 func (s *Store) host(ctx context.Context) (*brig.Image, error) {

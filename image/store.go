@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -47,6 +48,10 @@ type Options struct {
 	BuildEnv []string
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
+	// HostAge is for how long the host image may be taken to be what it was
+	// when it was last looked at; a look takes milliseconds. Default 0: it is
+	// looked at every time.
+	HostAge time.Duration
 	// Log is the operator's. Default: nobody listens.
 	Log *slog.Logger
 
@@ -61,6 +66,11 @@ type Store struct {
 	opts       Options
 	dir        string // Dir/images
 	privileged bool   // may give files away: we are root
+
+	hostMu sync.Mutex // guards the fields below
+	seen   brig.Image // the host image at the last look
+	seenAt time.Time
+	look   bool // somebody is looking
 }
 
 var _ brig.ImageStore = (*Store)(nil)
@@ -148,7 +158,7 @@ func (s *Store) Root(digest string) (Root, error) {
 // when the machine has changed, by the first Resolve that wants it.
 func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	if ref == brig.HostImage {
-		return s.host(ctx)
+		return s.recentHost(ctx)
 	}
 	if err := checkRef(ref); err != nil {
 		return nil, err

@@ -53,6 +53,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("life", h.life)
 	t.Run("list", h.list)
 	t.Run("run", h.run)
+	t.Run("contexts", h.contexts)
 	t.Run("tenants", h.tenants)
 	t.Run("images", h.images)
 }

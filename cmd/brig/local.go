@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
-
 	"path/filepath"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
@@ -26,7 +26,7 @@ type parts struct {
 
 // open prepares the images and the provider of a data folder.
 func open(dir string, log *slog.Logger) (*parts, error) {
-	images, err := image.Open(image.Options{Dir: dir, Log: log})
+	images, err := image.Open(image.Options{Dir: dir, Log: log, HostAge: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}

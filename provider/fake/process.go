@@ -271,9 +271,10 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 			}
 		}
 	default:
-		cmd := p.user
-		cmd.Env = maps.Clone(o.Env)
-		code, err := p.in.run(ctx, brig.Command{Argv: words, Env: cmd.Env},
+		env := map[string]string{}
+		maps.Copy(env, p.user.Env)
+		maps.Copy(env, o.Env)
+		code, err := p.in.run(ctx, brig.Command{Argv: words, Env: env},
 			brig.IO{Stdout: output{p, brig.FromStdout}, Stderr: output{p, brig.FromStderr}})
 		if ctx.Err() != nil {
 			return fail("KeyboardInterrupt", "")

@@ -51,6 +51,7 @@ type shim struct {
 	mainCode int             // the main program's exit code
 	frozen   bool            // no task of the guest runs
 	asked    brig.ExitReason // why somebody is stopping it gently, if so
+	orphan   bool            // whoever it was for has gone
 }
 
 // shimMain is the shim's main. Its only argument is the sandbox's folder.
@@ -205,7 +206,8 @@ func (s *shim) run(ctx context.Context) error {
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
 	s.mu.Lock()
-	tied := s.Ephemeral
+	s.orphan = s.Ephemeral
+	tied := s.orphan
 	s.mu.Unlock()
 	if tied {
 		s.end <- brig.HungUp
@@ -236,12 +238,16 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	}
 	err := errors.Join(s.log.Close(), s.clean(ctx))
 	failpoint.Hit("shim.cleaned")
-	if tied && why == brig.HungUp {
-		// Nobody is left who would read how it ended.
-		return errors.Join(err, os.RemoveAll(s.dir))
-	}
 	err = errors.Join(err, s.writeJSON(exitFile, e, !tied))
 	failpoint.Hit("shim.finished")
+	s.mu.Lock()
+	orphan := s.orphan
+	s.mu.Unlock()
+	if orphan {
+		// Nobody is left who would read how it ended, whoever asked for that:
+		// a server that has begun to end it may have died.
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
 	return err
 }
 

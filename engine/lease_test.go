@@ -1,0 +1,194 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// state is what a sandbox's record says now.
+func (h *house) state(t *testing.T, name string) *brig.Sandbox {
+	t.Helper()
+	pass(0)
+	s, err := h.Get(as(t, brig.Admin), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// wantLease fails the test unless a sandbox runs until d from now, and its
+// machine thinks so too.
+func (h *house) wantLease(t *testing.T, when, name string, d time.Duration) {
+	t.Helper()
+	s := h.state(t, name)
+	if left := time.Until(s.Expires); s.State != brig.Running || left > d || left < d-time.Second {
+		t.Errorf("%s: %s for another %v, want %v", when, s.State, left, d)
+	}
+}
+
+// A sandbox ends when nobody has used it for its TTL, to the moment, and every
+// use moves that moment.
+func TestLeaseFollowsUse(t *testing.T) {
+	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
+		ctx := as(t, brig.Member)
+		if _, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 5 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		echo := func() {
+			t.Helper()
+			if _, err := h.Exec(ctx, "one", brig.Command{Argv: []string{"echo", "hi"}}, brig.IO{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			time.Sleep(4 * time.Minute)
+			echo()
+			h.wantLease(t, "after an exec", "one", 5*time.Minute)
+		}
+		time.Sleep(4 * time.Minute)
+		if _, err := h.RunCode(ctx, "one", brig.Code{Source: "echo hi"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.wantLease(t, "after code", "one", 5*time.Minute)
+		rev := h.rev(t, "one")
+		for range 5 {
+			time.Sleep(time.Second)
+			echo()
+		}
+		if now := h.rev(t, "one"); now != rev {
+			t.Errorf("five uses within five seconds are %d writes", now-rev)
+		}
+		before := h.state(t, "one").Expires
+		time.Sleep(time.Until(before) - time.Second)
+		if s := h.state(t, "one"); s.State != brig.Running {
+			t.Errorf("a second too early it is %s", s.State)
+		}
+		time.Sleep(2 * time.Second)
+		if s := h.state(t, "one"); s.State != brig.Ended || s.Exit == nil || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(before).Abs() > time.Second {
+			t.Errorf("then it is %s, %+v, at %v, want %v", s.State, s.Exit, s.Ended, before)
+		}
+		if _, err := h.Extend(ctx, "one", time.Hour); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("extended after its end: %v", err)
+		}
+	})
+}
+
+// rev is how often a record was written.
+func (h *house) rev(t *testing.T, name string) int64 {
+	t.Helper()
+	r, err := h.store.Get(t.Context(), "acme", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Rev
+}
+
+// A command that may take longer than the TTL is not cut off by the lease, and
+// the lease is the TTL again afterwards.
+func TestLeaseCoversTheCommand(t *testing.T) {
+	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
+		ctx := as(t, brig.Member)
+		if _, err := h.Create(ctx, brig.Spec{Name: "one", TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		res, err := h.Exec(ctx, "one", brig.Command{Argv: []string{"sleep", "1800"}, Timeout: time.Hour}, brig.IO{})
+		if err != nil || res.TimedOut || res.ExitCode != 0 || res.Duration < 30*time.Minute {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		// What it was given for the command it keeps: nobody takes time back.
+		s := h.state(t, "one")
+		if left := time.Until(s.Expires); s.State != brig.Running || left < time.Minute-time.Second {
+			t.Errorf("afterwards it is %s for another %v", s.State, left)
+		}
+	})
+}
+
+// No use and no wish makes a sandbox live longer than the longest life.
+func TestLongestLife(t *testing.T) {
+	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
+		ctx := as(t, brig.Member)
+		made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := made.Created.Add(h.Bounds.MaxLife)
+		for time.Until(end) > 10*time.Hour {
+			time.Sleep(10 * time.Hour)
+			s, err := h.Extend(ctx, "one", 24*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Expires.After(end) {
+				t.Fatalf("it may live until %v, and the longest life ends at %v", s.Expires, end)
+			}
+		}
+		time.Sleep(time.Until(end) + time.Second)
+		if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+			t.Errorf("after the longest life it is %s, %+v", s.State, s.Exit)
+		}
+	})
+}
+
+// A lease goes on while no server is there: the next one finds the machine
+// with what is left of it, or what became of it.
+func TestLeaseWithoutServer(t *testing.T) {
+	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
+		ctx := as(t, brig.Member)
+		for name, ttl := range map[string]time.Duration{"short": time.Minute, "long": time.Hour} {
+			if _, err := h.Create(ctx, brig.Spec{Name: name, TTL: ttl}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.Close()
+		time.Sleep(10 * time.Minute)
+		h.Engine = engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, Bounds: brig.DefaultBounds()})
+		defer h.Close()
+		if err := h.Recover(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if s := h.state(t, "short"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+			t.Errorf("short is %s, %+v", s.State, s.Exit)
+		}
+		h.wantLease(t, "long", "long", 50*time.Minute)
+	})
+}
+
+// What has ended, and what a one-shot answered, can be asked for as long as
+// was promised, and is forgotten then.
+func TestForgetting(t *testing.T) {
+	bubble(t, engine.Options{KeepRuns: time.Hour}, func(t *testing.T, h *house, _ *tricky) {
+		ctx := as(t, brig.Member)
+		if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Kill(ctx, "one"); err != nil {
+			t.Fatal(err)
+		}
+		o, err := h.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(59 * time.Minute)
+		if _, err := h.GetRun(ctx, o.Sandbox); err != nil {
+			t.Errorf("the run, within the hour: %v", err)
+		}
+		time.Sleep(3 * time.Minute)
+		if _, err := h.GetRun(ctx, o.Sandbox); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("the run, after the hour: %v", err)
+		}
+		time.Sleep(22 * time.Hour)
+		if s := h.state(t, "one"); s.State != brig.Ended {
+			t.Errorf("the sandbox, within the day: %s", s.State)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := h.Get(ctx, "one"); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("the sandbox, after the day: %v", err)
+		}
+		if left := h.provider.Machines(); len(left) > 0 {
+			t.Errorf("machines %v are left", left)
+		}
+	})
+}
