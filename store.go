@@ -78,5 +78,11 @@ type Store interface {
 	Append(ctx context.Context, events ...Event) error
 	Events(ctx context.Context, n int) ([]Event, error)
 
+	// Soon returns the same store with another promise: what is written
+	// through it outlives this process at once, and a power cut as soon as
+	// anything is written that was not. It is for what only matters together
+	// with such a write.
+	Soon() Store
+
 	Close() error
 }

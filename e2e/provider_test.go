@@ -9,10 +9,17 @@ import (
 
 // The real provider keeps the contract that the fake one keeps.
 func TestProviderConformance(t *testing.T) {
-	p, images := newProvider(t, t.TempDir())
+	dir := t.TempDir()
+	p, images := newProvider(t, dir)
 	img, err := images.Resolve(t.Context(), brig.HostImage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	providertest.Run(t, providertest.Harness{Provider: p, Image: img.Digest, Real: true})
+	providertest.Run(t, providertest.Harness{
+		Provider: p, Image: img.Digest, Real: true,
+		Next: func(t *testing.T) brig.Provider {
+			next, _ := newProvider(t, dir)
+			return next
+		},
+	})
 }

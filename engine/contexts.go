@@ -228,7 +228,8 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	}
 	c.mu.Lock()
 	c.starts++
-	procID := fmt.Sprintf("%s.%d", c.told.ID, c.starts)
+	// A server that died may have started one that nobody knows of.
+	procID := fmt.Sprintf("%s.%d.%s", c.told.ID, c.starts, strings.ToLower(rand.Text()[:8]))
 	c.mu.Unlock()
 	env := map[string]string{}
 	maps.Copy(env, rec.Spec.Env)

@@ -127,6 +127,8 @@ func (f *faulty) Put(ctx context.Context, r *brig.Record, ev ...brig.Event) erro
 	return f.Store.Put(ctx, r, ev...)
 }
 
+func (f *faulty) Soon() brig.Store { return f }
+
 // However Create fails, no machine and no record outlives it, and the caller
 // is told nothing of the disk.
 func TestCreateNeverLeaks(t *testing.T) {

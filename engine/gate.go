@@ -32,6 +32,12 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 	switch {
 	case op == brig.OpRun, op == brig.OpCreate:
 		v.pending = true
+	case op == brig.OpRunCode:
+		// What code does to variables does not outlive a power cut either; the
+		// outcome's write makes both events durable.
+		if err := e.Store.Soon().Append(ctx, v.event(brig.Intent, nil)); err != nil {
+			return nil, err
+		}
 	case op.Changes:
 		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
 			return nil, err

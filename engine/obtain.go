@@ -73,7 +73,12 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		m.rec.Spec.Name = newName(w.prefix)
 	}
 	v.id = m.rec.ID
-	if err := e.Store.Put(ctx, m.rec, v.intent()); err != nil {
+	store := e.Store
+	if m.rec.State == brig.Running {
+		// A power cut ends the machine, too: its record need not outlive that.
+		store = store.Soon()
+	}
+	if err := store.Put(ctx, m.rec, v.intent()); err != nil {
 		if m.in != nil {
 			m.letGo()
 			e.destroy(ctx, m.rec.ID, m.in)

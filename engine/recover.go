@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -21,19 +22,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	known := map[brig.ID]bool{}
-	var errs []error
-	for _, r := range recs {
-		kept, err := e.recoverOne(ctx, r)
-		if err != nil {
-			e.Log.ErrorContext(ctx, "recover a sandbox", "sandbox", r.ID, "err", err)
-			errs = append(errs, err)
-		}
-		if kept || err != nil {
-			known[r.ID] = true
-		}
-		failpoint.Hit("recover.one")
-	}
+	known, errs := e.recoverAll(ctx, recs)
 	n, err := e.Provider.Sweep(ctx, known)
 	failpoint.Hit("recover.swept")
 	if n > 0 {
@@ -42,6 +31,40 @@ func (e *Engine) Recover(ctx context.Context) error {
 	e.work.Go(e.housekeep)
 	e.work.Go(func() { e.pool.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
+}
+
+// recoverAtOnce is how many records are dealt with at once: most of the time
+// is spent waiting for machines to end.
+const recoverAtOnce = 16
+
+// recoverAll deals with all records, and returns those that stay.
+func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.ID]bool, []error) {
+	var (
+		work sync.WaitGroup
+		mu   sync.Mutex // guards the variables below
+		errs []error
+	)
+	known := map[brig.ID]bool{}
+	slots := make(chan struct{}, recoverAtOnce)
+	for _, r := range recs {
+		slots <- struct{}{}
+		work.Go(func() {
+			defer func() { <-slots }()
+			kept, err := e.recoverOne(ctx, r)
+			failpoint.Hit("recover.one")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				e.Log.ErrorContext(ctx, "recover a sandbox", "sandbox", r.ID, "err", err)
+				errs = append(errs, err)
+			}
+			if kept || err != nil {
+				known[r.ID] = true
+			}
+		})
+	}
+	work.Wait()
+	return known, errs
 }
 
 // recoverOne deals with one record and reports whether it stays.

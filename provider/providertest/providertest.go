@@ -21,6 +21,9 @@ import (
 // Harness is the provider under test.
 type Harness struct {
 	Provider brig.Provider
+	// Next opens the provider as a server would that comes after this one, on
+	// the same machines. Default: Provider.
+	Next func(t *testing.T) brig.Provider
 	// Image is the digest of an image with a shell and the usual programs.
 	Image string
 	// Real says that commands are run by a real shell. Otherwise only the
@@ -73,6 +76,15 @@ func Run(t *testing.T, h Harness) {
 		{"Sweep", false, testSweep},
 		{"Destroy", false, testDestroy},
 		{"HostileIDs", true, testHostileIDs},
+		{"Process", false, testProcess},
+		{"ProcessStdin", true, testProcessStdin},
+		{"ProcessSignal", false, testProcessSignal},
+		{"ProcessKill", false, testProcessKill},
+		{"ProcessEnd", false, testProcessEnd},
+		{"ProcessClose", false, testProcessClose},
+		{"Keep", false, testKeep},
+		{"Bind", false, testBind},
+		{"Freeze", true, testFreeze},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.real && !h.Real {

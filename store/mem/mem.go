@@ -53,6 +53,9 @@ func New() *Store {
 	}
 }
 
+// Soon implements brig.Store: nothing here is more durable than anything else.
+func (s *Store) Soon() brig.Store { return s }
+
 // Close implements brig.Store. There is nothing to release.
 func (s *Store) Close() error { return nil }
 

@@ -57,7 +57,8 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if err := private(path); err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now}
+	synced := true // as connect sets it
+	s := &Store{Now: time.Now, synced: &synced}
 	if s.writer, err = connect(path, 1, "_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1"); err != nil {
 		return nil, err
 	}

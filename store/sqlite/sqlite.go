@@ -33,6 +33,10 @@ type Store struct {
 	// ready are the statements of writes. SQLite spends as long on reading one
 	// as on carrying it out.
 	ready map[string]*sql.Stmt
+	// soon says that writes do not wait for the disk; synced is what the
+	// writer's connection is set to, for whoever holds that.
+	soon   bool
+	synced *bool
 }
 
 var _ brig.Store = (*Store)(nil)
@@ -50,7 +54,7 @@ func (s *Store) Close() error {
 // write runs f in a transaction that nobody else writes beside. It commits
 // when f succeeds, the events with it, and changes nothing otherwise.
 func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
-	inner, err := s.writer.BeginTx(ctx, nil)
+	inner, done, err := s.begin(ctx)
 	if err != nil {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 			// SQLite waits for another process's lock without asking ctx.
@@ -58,6 +62,7 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) erro
 		}
 		return err
 	}
+	defer done()
 	defer inner.Rollback() // after Commit it does nothing
 	// A write that has its turn is over in no time: to watch for its caller's
 	// end costs more.
@@ -77,6 +82,37 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) erro
 	err = inner.Commit()
 	failpoint.Hit("store.committed")
 	return err
+}
+
+// begin waits for its turn to write.
+func (s *Store) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) {
+	c, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if *s.synced == s.soon {
+		// In WAL mode NORMAL writes to the log and FULL waits for the disk.
+		mode := "pragma synchronous = full"
+		if s.soon {
+			mode = "pragma synchronous = normal"
+		}
+		if _, err := c.ExecContext(ctx, mode); err != nil {
+			return nil, nil, err
+		}
+		*s.synced = !s.soon
+	}
+	inner, err = c.BeginTx(ctx, nil)
+	return inner, func() { c.Close() }, err
+}
+
+// Soon implements brig.Store.
+func (s *Store) Soon() brig.Store {
+	return &Store{Now: s.Now, writer: s.writer, readers: s.readers, ready: s.ready, soon: true, synced: s.synced}
 }
 
 // tx is a transaction that writes.

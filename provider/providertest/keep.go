@@ -1,0 +1,221 @@
+package providertest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
+// again finds a machine as a server would that comes after this one.
+func again(t *testing.T, h Harness, id brig.ID, in brig.Instance) brig.Instance {
+	t.Helper()
+	p := h.Provider
+	if h.Next != nil {
+		p = h.Next(t)
+	}
+	found, err := p.Recover(t.Context(), id, in.Handle())
+	if err != nil {
+		t.Fatalf("recover: %v", err)
+	}
+	return found
+}
+
+func kept(t *testing.T, in brig.Instance) map[string]brig.Kept {
+	t.Helper()
+	list, err := in.Kept(t.Context())
+	if err != nil {
+		t.Fatalf("kept: %v", err)
+	}
+	out := map[string]brig.Kept{}
+	for _, k := range list {
+		t.Cleanup(func() { k.Close() })
+		out[k.ID] = k
+	}
+	if len(out) != len(list) {
+		t.Errorf("%d are kept under %d ids", len(list), len(out))
+	}
+	return out
+}
+
+// A process that is kept is found by the next server with its note, and goes
+// on as if nothing had been.
+func testKeep(t *testing.T, h Harness) {
+	id, in := create(t, h, nil)
+	if got := kept(t, in); len(got) != 0 {
+		t.Fatalf("a new machine keeps %+v", got)
+	}
+	p, q, lost := start(t, h, in), start(t, h, in), start(t, h, in)
+	for word, c := range map[string]*talker{"p": p, "q": q, "lost": lost} {
+		c.do(t, "x="+word, "set x "+word)
+		if err := in.Keep(t.Context(), c.Process, []byte("note of "+word)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("n", 20_000)
+	if err := in.Keep(t.Context(), q.Process, []byte(long)); err != nil { // another note
+		t.Fatal(err)
+	}
+	if err := in.Keep(t.Context(), lost.Process, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*talker{p, q} {
+		c.Close()
+	}
+	next := again(t, h, id, in)
+	got := kept(t, next)
+	if len(got) != 2 || string(got[p.id].Note) != "note of p" || string(got[q.id].Note) != long {
+		t.Fatalf("kept are %d: %.200v", len(got), got)
+	}
+	for word, c := range map[string]*talker{"p": p, "q": q} {
+		c := &talker{got[c.id].Process, h.Real, c.id}
+		if said := c.do(t, `echo "$x" >&3; echo out`, "get x\necho out"); len(said) != 2 || !strings.HasSuffix(strings.Join(said, "|"), word+"|stdout out\n") && !strings.HasPrefix(said[0], "stdout out") {
+			t.Errorf("%s says %q", word, said)
+		}
+		if err := c.Signal(t.Context(), "SIGINT"); err != nil {
+			t.Errorf("signal: %v", err)
+		}
+	}
+	// It can be ended, and nothing is kept of it.
+	c := &talker{got[p.id].Process, h.Real, p.id}
+	if err := c.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := c.toEnd(t); res.ExitCode != 137 {
+		t.Errorf("it ended with %+v", res)
+	}
+	if err := next.Keep(t.Context(), c.Process, nil); err != nil {
+		t.Errorf("letting go of what has ended: %v", err)
+	}
+	if err := next.Keep(t.Context(), got[q.id].Process, []byte("third")); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept(t, again(t, h, id, in)); len(got) != 1 || string(got[q.id].Note) != "third" {
+		t.Errorf("in the end are kept %.200v", got)
+	}
+}
+
+// What a blank machine is bound to is what it is from then on.
+func testBind(t *testing.T, h Harness) {
+	blank := func(s *brig.Spec) { s.Name, s.Env, s.Ephemeral, s.Blank = "blank", nil, true, true }
+	spec := h.spec()
+	spec.Name, spec.Env = "bound", map[string]string{"LAYER": "bound"}
+	bind := func(t *testing.T, ephemeral bool, lease time.Duration) (brig.ID, brig.Instance) {
+		t.Helper()
+		id, in := create(t, h, blank)
+		before := start(t, h, in)
+		spec.Ephemeral = ephemeral
+		if err := in.Bind(t.Context(), spec, time.Now().Add(lease)); err != nil {
+			t.Fatalf("bind: %v", err)
+		}
+		// What waited in it goes on.
+		before.do(t, "echo here", "echo here")
+		return id, in
+	}
+	check := func(t *testing.T, in brig.Instance) {
+		t.Helper()
+		cmd := words("env LAYER")
+		if h.Real {
+			cmd = script("echo $LAYER")
+		}
+		if a := run(t, in, cmd); a.out != "bound\n" {
+			t.Errorf("its environment says %+v", a)
+		}
+		if h.Real {
+			if a := run(t, in, script("uname -n; hostname")); a.out != "bound\nbound\n" {
+				t.Errorf("its name is %q", a.out)
+			}
+		}
+	}
+	for _, ephemeral := range []bool{true, false} {
+		_, in := bind(t, ephemeral, time.Minute)
+		check(t, in)
+		destroy(t, in)
+	}
+	t.Run("a durable one is found by the next server", func(t *testing.T) {
+		id, in := bind(t, false, time.Minute)
+		next := again(t, h, id, in)
+		check(t, next)
+		if err := next.Extend(t.Context(), time.Now().Add(300*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if e := ended(t, in); e.Reason != brig.LeaseExpired {
+			t.Errorf("it ended with %+v", e)
+		}
+	})
+	t.Run("its lease", func(t *testing.T) {
+		for _, ephemeral := range []bool{true, false} {
+			_, in := bind(t, ephemeral, 1500*time.Millisecond)
+			if e := ended(t, in); e.Reason != brig.LeaseExpired {
+				t.Errorf("ephemeral %v: it ended with %+v", ephemeral, e)
+			}
+			if err := in.Bind(t.Context(), spec, time.Now().Add(time.Minute)); err == nil {
+				t.Error("what has ended was bound")
+			}
+		}
+	})
+}
+
+// testFreeze: nothing runs while a machine is frozen, and all goes on when it
+// is thawed.
+func testFreeze(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	p := start(t, h, in)
+	p.send(t, "while :; do echo tick >&3; sleep 0.02; done", "")
+	ticks := make(chan struct{}, 1<<20)
+	go func() {
+		for {
+			if _, _, err := p.Receive(); err != nil {
+				return
+			}
+			ticks <- struct{}{}
+		}
+	}()
+	count := func(d time.Duration) (n int) {
+		for end := time.After(d); ; {
+			select {
+			case <-ticks:
+				n++
+			case <-end:
+				return n
+			}
+		}
+	}
+	if count(2*time.Second) == 0 {
+		t.Fatal("it does not tick")
+	}
+	for range 2 {
+		err := in.Freeze(t.Context())
+		if brig.KindOf(err) == brig.Unimplemented {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		count(200 * time.Millisecond) // what was on its way
+		if n := count(time.Second); n != 0 {
+			t.Errorf("%d ticks while it was frozen", n)
+		}
+		alive(t, in)
+		if err := in.Thaw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if count(2*time.Second) == 0 {
+			t.Error("it does not tick after it was thawed")
+		}
+	}
+	// One that is frozen can be ended.
+	if err := in.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Destroy(t.Context()); err != nil {
+		t.Errorf("destroy while it is frozen: %v", err)
+	}
+	ended(t, in)
+}
