@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
@@ -109,7 +110,12 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := e.Recover(ctx); err != nil {
 		log.Error("recover", "err", err)
 	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(poolMetrics{e}); err != nil {
+		return err
+	}
 	handler := rest.New(rest.Options{
+		Registry: registry,
 		Service: e, Keys: store, Log: log, Hosts: hosts(cfg, ln), Version: version(), Bounds: cfg.bounds(),
 		Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 	})
