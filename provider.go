@@ -45,7 +45,8 @@ type Instance interface {
 	Exec(ctx context.Context, id string, cmd Command, sio IO) (*Result, error)
 	// Bind makes of a machine that was created with Spec.Blank the one that
 	// spec describes. Its image, memory, processors and disk are what they
-	// were at creation, its lease and everything else is spec's.
+	// were at creation, its lease and everything else is spec's. One that
+	// stays ephemeral may keep the lease it had: its maker ends it.
 	Bind(ctx context.Context, spec Spec, lease time.Time) error
 	// Start starts one command with a channel to the host, under an id that
 	// the caller chose. Its timeout is not looked at.

@@ -98,6 +98,7 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var out []brig.Kept
 	r := &answers{c: c}
+	defer r.close()
 	for {
 		a, fds, err := r.next()
 		if err != nil {
@@ -114,11 +115,20 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 	}
 }
 
-// answers reads answers and the descriptors that come with them. The kernel
-// ends a read where descriptors end, so none is taken for another's.
+// answers reads answers and the descriptors that come with them. A read may
+// end in the middle of a long answer, and the next one begin there and bring
+// the descriptors of another: they are told apart by their number.
 type answers struct {
 	c   *net.UnixConn
 	buf []byte
+	fds []int
+}
+
+// close closes the descriptors that no answer was read for.
+func (r *answers) close() {
+	for _, fd := range r.fds {
+		unix.Close(fd)
+	}
 }
 
 func (r *answers) next() (a answer, fds []int, err error) {
@@ -126,9 +136,14 @@ func (r *answers) next() (a answer, fds []int, err error) {
 	for {
 		if line, rest, ok := bytes.Cut(r.buf, []byte("\n")); ok {
 			r.buf = rest
-			return a, fds, json.Unmarshal(line, &a)
+			err = json.Unmarshal(line, &a)
+			if a.ID != "" {
+				n := min(keptDescriptors, len(r.fds))
+				fds, r.fds = r.fds[:n:n], r.fds[n:]
+			}
+			return a, fds, err
 		}
-		b := make([]byte, maxRequest)
+		b := make([]byte, oneRead)
 		n, oobn, _, _, err := r.c.ReadMsgUnix(b, oob)
 		if err != nil {
 			return a, fds, err
@@ -137,6 +152,6 @@ func (r *answers) next() (a answer, fds []int, err error) {
 			return a, fds, net.ErrClosed
 		}
 		r.buf = append(r.buf, b[:n]...)
-		fds = append(fds, descriptors(oob[:oobn])...)
+		r.fds = append(r.fds, descriptors(oob[:oobn])...)
 	}
 }

@@ -36,8 +36,12 @@ type answer struct {
 	Note  []byte `json:",omitempty"`
 }
 
-// maxRequest is the longest request or answer, in bytes.
-const maxRequest = 8192
+// maxRequest is the longest request, in bytes: a note may have the whole
+// environment of an interpreter in it. Most fit into one read.
+const (
+	maxRequest = 32 << 20
+	oneRead    = 8192
+)
 
 // socketPath returns a path of the shim's socket that is short enough for a
 // socket's address, however deep the data folder is.
@@ -68,11 +72,7 @@ func (l layout) ask(ctx context.Context, r request, fds ...int) (*net.UnixConn, 
 	uc := c.(*net.UnixConn)
 	b, err := json.Marshal(r)
 	if err == nil {
-		var oob []byte
-		if len(fds) > 0 {
-			oob = unix.UnixRights(fds...)
-		}
-		_, _, err = uc.WriteMsgUnix(append(b, '\n'), oob, nil)
+		err = sendLine(uc, b, fds)
 	}
 	if err != nil {
 		c.Close()
@@ -89,7 +89,7 @@ func (l layout) tell(ctx context.Context, r request, fds ...int) error {
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	line, err := bufio.NewReaderSize(c, maxRequest).ReadBytes('\n')
+	line, err := bufio.NewReaderSize(c, oneRead).ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("ask shim: %w", err)
 	}
@@ -113,7 +113,7 @@ func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	buf, oob := make([]byte, maxRequest), make([]byte, unix.CmsgSpace(4))
+	buf, oob := make([]byte, oneRead), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
 	if err != nil {
 		return nil, fmt.Errorf("ask shim for the agent: %w", err)
@@ -167,10 +167,19 @@ func send(c *net.UnixConn, a answer, fds ...int) error {
 	if err != nil {
 		return err
 	}
+	return sendLine(c, b, fds)
+}
+
+// sendLine sends a line, with descriptors at its beginning.
+func sendLine(c *net.UnixConn, line []byte, fds []int) error {
 	var oob []byte
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	_, _, err = c.WriteMsgUnix(append(b, '\n'), oob, nil)
+	line = append(line, '\n')
+	n, _, err := c.WriteMsgUnix(line, oob, nil)
+	if err == nil && n < len(line) {
+		_, err = c.Write(line[n:])
+	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,11 +84,12 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 
 // readRequest reads a request, and the descriptors that came with it.
 func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
-	buf, oob := make([]byte, 0, maxRequest), make([]byte, unix.CmsgSpace(4*keptDescriptors))
+	buf, oob := make([]byte, 0, oneRead), make([]byte, unix.CmsgSpace(4*keptDescriptors))
 	for !bytes.HasSuffix(buf, []byte("\n")) {
-		if len(buf) == cap(buf) {
+		if len(buf) > maxRequest {
 			return r, fds, errors.New("it is too long")
 		}
+		buf = slices.Grow(buf, oneRead)
 		n, oobn, _, _, err := c.ReadMsgUnix(buf[len(buf):cap(buf)], oob)
 		if err != nil {
 			return r, fds, err

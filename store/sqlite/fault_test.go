@@ -167,7 +167,7 @@ func writeThroughFault(ctx context.Context, path string) {
 		do("event "+name, func() error { return s.Append(ctx, brig.Event{At: time.Now(), Op: "event " + name}) })
 		one := record(1000 + i)
 		one.Spec.Name = "run-" + name
-		do("begun "+name, func() error { return s.Put(ctx, one) })
+		do("begun "+name, func() error { return s.Soon().Put(ctx, one) })
 		do("ran "+name, func() error {
 			return s.EndRun(ctx, one.ID, "t", &brig.Outcome{Sandbox: "run-" + name}, brig.Event{At: time.Now(), Op: "ran " + name})
 		})

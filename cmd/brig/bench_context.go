@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+func (c *cli) benchContext() *cobra.Command {
+	var runs int
+	cmd := &cobra.Command{
+		Use:   "context",
+		Short: "Time code in a CodeContext, beside interpreters that are driven by a pipe",
+		Args:  cobra.NoArgs,
+		RunE:  c.bench(func(ctx context.Context, w *workbench) error { return w.context(ctx, runs) }),
+	}
+	cmd.Flags().IntVarP(&runs, "runs", "n", 1000, "runs of each")
+	return cmd
+}
+
+// asked is an interpreter that is asked for the value of 1+1.
+type asked struct {
+	name string
+	ask  func() (time.Duration, error)
+	cpu  func() time.Duration // what its processes have used so far; nil if not known
+	ours bool                 // this process works for it, too
+	own  time.Duration        // and that much
+	samples
+}
+
+// context has one interpreter of each kind answer, in turns.
+func (w *workbench) context(ctx context.Context, runs int) error {
+	g, err := w.newRig(ctx, engine.PoolOptions{})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	r := &report{Bench: "context", About: fmt.Sprintf("%d times 1+1 in an interpreter that keeps its variables, in turns", runs)}
+	ours, err := g.askContext()
+	if err != nil {
+		return err
+	}
+	everyone := []*asked{ours}
+	bare, runsc, docker, err := g.peers()
+	if err != nil {
+		return err
+	}
+	for _, p := range []*peer{bare, runsc, docker} {
+		if p.absent != "" {
+			continue
+		}
+		in, err := p.repl(ctx)
+		if err != nil {
+			return err
+		}
+		defer in.close()
+		everyone = append(everyone, askPipe(p, in))
+	}
+	if err := w.takeTurns(everyone, runs); err != nil {
+		return err
+	}
+	base := everyone[1]
+	for _, who := range everyone {
+		row := r.row(who.name).times(who.samples)
+		if who != base {
+			row.against(base.name, who.samples, base.samples)
+		}
+	}
+	if docker.absent != "" {
+		r.absent(docker.name, docker.absent)
+	}
+	r.atMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
+	return w.show(r)
+}
+
+func (g *rig) askContext() (*asked, error) {
+	s, err := g.create(0)
+	if err != nil {
+		return nil, err
+	}
+	who := &asked{name: "brig, a context through REST"}
+	who.ask = func() (time.Duration, error) {
+		return clock(func() error { return g.code(s, "1+1", "2") })
+	}
+	if _, err := who.ask(); err != nil { // the context is made now
+		return nil, err
+	}
+	f, err := g.fleet()
+	if err != nil {
+		return nil, err
+	}
+	who.cpu, who.ours = f.cpu, true
+	return who, nil
+}
+
+func askPipe(p *peer, in *repl) *asked {
+	who := &asked{name: p.name + ", by a pipe", ask: func() (time.Duration, error) { return in.eval("1+1", "2") }}
+	if !p.daemon {
+		who.cpu = func() time.Duration { return treeTime(in.cmd.Process.Pid) }
+	}
+	return who
+}
+
+// takeTurns asks everyone in turns.
+func (w *workbench) takeTurns(everyone []*asked, runs int) error {
+	say, done := w.progress()
+	defer done()
+	for range 20 { // interpreters warm up, too
+		if err := turn(everyone); err != nil {
+			return err
+		}
+	}
+	before := make([]time.Duration, len(everyone))
+	for i, who := range everyone {
+		who.samples, who.own = nil, 0
+		if who.cpu != nil {
+			before[i] = who.cpu()
+		}
+	}
+	for i := range runs {
+		say(brig.Progress{Step: "runs", Done: int64(i), Total: int64(runs)})
+		if err := turn(everyone); err != nil {
+			return err
+		}
+	}
+	for i, who := range everyone {
+		if who.cpu != nil {
+			who.share(who.cpu() - before[i] + who.own)
+		}
+	}
+	return nil
+}
+
+func turn(everyone []*asked) error {
+	for _, who := range everyone {
+		before := usage(unix.RUSAGE_SELF)
+		wall, err := who.ask()
+		if err != nil {
+			return fmt.Errorf("%s: %w", who.name, err)
+		}
+		if who.ours {
+			who.own += usage(unix.RUSAGE_SELF) - before
+		}
+		who.samples = append(who.samples, sample{wall: wall})
+	}
+	return nil
+}
+
+// share gives each sample an even part of the processor time: that of one is
+// too little to be seen.
+func (a *asked) share(all time.Duration) {
+	for i := range a.samples {
+		a.samples[i].cpu = all / time.Duration(len(a.samples))
+	}
+}

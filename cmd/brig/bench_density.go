@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/engine"
+)
+
+func (c *cli) benchDensity() *cobra.Command {
+	b := &densityBench{}
+	cmd := &cobra.Command{
+		Use:   "density",
+		Short: "Fill the machine with idle Python sandboxes: memory, idle CPU, time to wake",
+		Args:  cobra.NoArgs,
+		RunE:  c.bench(b.run),
+	}
+	cmd.Flags().IntVar(&b.most, "max", 500, "how many at most; fewer when memory is 90 % used")
+	cmd.Flags().DurationVar(&b.idle, "idle", 10*time.Second, "how long the fleet's idle CPU is counted")
+	cmd.Flags().DurationVar(&b.freeze, "freeze-after", 0, "freeze sandboxes that are idle for that long; 0 is never")
+	return cmd
+}
+
+// densityBench has many sandboxes with an interpreter that waits.
+type densityBench struct {
+	most         int
+	idle, freeze time.Duration
+	rig          *rig
+
+	mu    sync.Mutex // guards the field below
+	fleet []*wire.Sandbox
+}
+
+// sampled is how many are looked at closely.
+const sampled = 10
+
+func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
+	if b.rig, err = w.newRig(ctx, engine.PoolOptions{}); err != nil {
+		return err
+	}
+	defer b.rig.close()
+	r := &report{Bench: "density", About: fmt.Sprintf("idle Python sandboxes, at most %d; memory is each one's, P50 and P99 are those of the next answer", b.most)}
+	if err := b.peers(ctx, r); err != nil {
+		return err
+	}
+	free := memoryField("MemAvailable")
+	if err := b.fill(ctx); err != nil {
+		return err
+	}
+	time.Sleep(b.freeze + 2*time.Second) // what they did to start is over
+	used := float64(free-memoryField("MemAvailable")) / float64(len(b.fleet)) / brig.MiB
+	cpu, err := b.idleCPU()
+	if err != nil {
+		return err
+	}
+	one, err := b.memory()
+	if err != nil {
+		return err
+	}
+	wakes, answered := b.wake()
+	b.report(r, used, cpu, one, wakes, answered)
+	return errors.Join(w.show(r), ctx.Err())
+}
+
+// fill makes sandboxes whose interpreter waits until there are enough, or
+// little memory is left.
+func (b *densityBench) fill(ctx context.Context) error {
+	say, done := b.rig.progress()
+	defer done()
+	return each(make([]struct{}, b.most), func(struct{}) error {
+		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
+			return ctx.Err()
+		}
+		s, err := b.rig.create(b.freeze)
+		if err == nil {
+			err = b.rig.code(s, "1", "1")
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err != nil {
+			return fmt.Errorf("sandbox %d: %w", len(b.fleet)+1, err)
+		}
+		b.fleet = append(b.fleet, s)
+		say(brig.Progress{Step: "sandboxes", Done: int64(len(b.fleet)), Total: int64(b.most)})
+		return nil
+	})
+}
+
+// idleCPU is what the fleet uses of one processor while nobody uses it, and
+// what this process, their server, does.
+func (b *densityBench) idleCPU() (percent [2]float64, err error) {
+	f, err := b.rig.fleet()
+	if err != nil {
+		return percent, err
+	}
+	start, fleet, server := time.Now(), f.cpu(), usage(unix.RUSAGE_SELF)
+	select {
+	case <-time.After(b.idle):
+	case <-b.rig.ctx.Done():
+		return percent, b.rig.ctx.Err()
+	}
+	server, fleet = usage(unix.RUSAGE_SELF)-server, f.cpu()-fleet
+	took := time.Since(start)
+	return [2]float64{100 * float64(fleet) / float64(took), 100 * float64(server) / float64(took)}, nil
+}
+
+// memory looks closely at some of the fleet, from its first to its last.
+func (b *densityBench) memory() (memory, error) {
+	f, err := b.rig.fleet()
+	if err != nil {
+		return memory{}, err
+	}
+	n := min(sampled, len(b.fleet))
+	var trees [][]int
+	for i := range n {
+		trees = append(trees, f.trees[b.fleet[i*len(b.fleet)/n].ID])
+	}
+	return mean(trees), nil
+}
+
+// wake has every one answer, in turn.
+func (b *densityBench) wake() (wakes samples, answered int) {
+	say, done := b.rig.progress()
+	defer done()
+	for i, s := range b.fleet {
+		say(brig.Progress{Step: "wake", Done: int64(i), Total: int64(len(b.fleet))})
+		wall, err := clock(func() error { return b.rig.code(s, "6*7", "42") })
+		if err != nil {
+			fmt.Fprintln(b.rig.stderr, clean(err.Error()))
+			continue
+		}
+		answered++
+		wakes = append(wakes, sample{wall: wall})
+	}
+	return wakes, answered
+}
+
+// peers looks at a few interpreters that wait in other ways.
+func (b *densityBench) peers(ctx context.Context, r *report) error {
+	bare, runsc, docker, err := b.rig.peers()
+	if err != nil {
+		return err
+	}
+	for _, p := range []*peer{bare, runsc} {
+		if err := b.peer(ctx, r, p); err != nil {
+			return err
+		}
+	}
+	if docker.absent != "" {
+		r.absent(docker.name, docker.absent)
+		return nil
+	}
+	return b.peer(ctx, r, docker)
+}
+
+func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
+	var waiting []*repl
+	defer func() {
+		for _, in := range waiting {
+			in.close()
+		}
+	}()
+	free := memoryField("MemAvailable")
+	for range min(sampled, b.most) {
+		in, err := p.repl(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		waiting = append(waiting, in)
+	}
+	time.Sleep(time.Second)
+	used := float64(free-memoryField("MemAvailable")) / float64(len(waiting)) / brig.MiB
+	w := r.row(p.name+", waiting").set("available_mib", used)
+	if !p.daemon {
+		all := children()
+		var trees [][]int
+		for _, in := range waiting {
+			trees = append(trees, below(all, in.cmd.Process.Pid))
+		}
+		w.memory(mean(trees))
+	}
+	var wakes samples
+	for _, in := range waiting {
+		wall, err := in.eval("6*7", "42")
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		wakes = append(wakes, sample{wall: wall})
+	}
+	w.times(wakes)
+	return nil
+}
+
+func (w *row) memory(m memory) {
+	w.set("private_mib", m.private).set("shared_mib", m.shared).set("rss_mib", m.rss)
+}
+
+func (b *densityBench) report(r *report, used float64, cpu [2]float64, one memory, wakes samples, answered int) {
+	w := r.row("brig, waiting").times(wakes)
+	w.set("count", float64(len(b.fleet))).set("succeeded", float64(answered)).set("available_mib", used).set("cpu_percent", cpu[0])
+	w.memory(one)
+	w.note = "IDLE CPU: all of them, of one processor"
+	s := r.row("brig, their server").set("cpu_percent", cpu[1])
+	s.memory(memoryOf([]int{os.Getpid()}))
+	r.atLeast("Python sandboxes alive at once", float64(len(b.fleet)), 500)
+	r.atLeast("of which answered", float64(answered), float64(max(len(b.fleet), 500)))
+	r.atMost("idle CPU of all of them, in % of one processor", max(cpu[0], 0.001), 5)
+}

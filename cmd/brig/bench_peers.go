@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// hostPython is the interpreter that the host image shows, too.
+const hostPython = "/usr/bin/python3"
+
+// peer is another way to run Python.
+type peer struct {
+	name    string
+	command func(ctx context.Context, args ...string) (*exec.Cmd, error)
+	absent  string // why it is not there
+	daemon  bool   // its processor time is a daemon's
+}
+
+// The names of peers, as rows have them.
+const (
+	barePython  = "bare python3"
+	runscRun    = "runsc run"
+	dockerRun   = "docker run"
+	dockerImage = "python:3.11-slim"
+)
+
+// peers returns the peers of a rig: bare, runsc and docker, in this order.
+func (g *rig) peers() (bare, runsc, docker *peer, err error) {
+	bare = &peer{name: barePython, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		return exec.CommandContext(ctx, hostPython, args...), nil
+	}}
+	docker = &peer{name: dockerRun, daemon: true, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		args = append([]string{"run", "--rm", "--interactive", "--network=none", dockerImage, "python3"}, args...)
+		return exec.CommandContext(ctx, "docker", args...), nil
+	}}
+	if err := exec.CommandContext(g.ctx, "docker", "image", "inspect", dockerImage).Run(); err != nil {
+		docker.absent = "no daemon, or no image " + dockerImage
+	}
+	runsc, err = g.runsc()
+	return bare, runsc, docker, err
+}
+
+// runsc is gVisor's own command line with the rig's engine and the files of
+// its host image.
+func (g *rig) runsc() (*peer, error) {
+	img, err := g.engine.GetImage(g.ctx, brig.HostImage)
+	if err != nil {
+		return nil, err
+	}
+	engineFile, err := unpack(g.dir, engineName)
+	if err != nil {
+		return nil, err
+	}
+	var n atomic.Int64
+	command := func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		id := fmt.Sprintf("bench-%d-%d", os.Getpid(), n.Add(1))
+		bundle := filepath.Join(g.dir, "runsc", id)
+		if err := g.bundle(bundle, img.Digest, append([]string{hostPython}, args...)); err != nil {
+			return nil, err
+		}
+		cmd := exec.CommandContext(ctx, engineFile, "--root="+filepath.Join(g.dir, "runsc", "state"), "--network=none", "--ignore-cgroups",
+			"--overlay2=root:memory", "--host-settings=ignore", "--gofer-network-namespace=host",
+			fmt.Sprintf("--rootless=%t", os.Geteuid() != 0), "run", "--bundle="+bundle, id)
+		cmd.Args[0] = "runsc"
+		return cmd, nil
+	}
+	return &peer{name: runscRun, command: command}, nil
+}
+
+// bundle writes what runsc is to run.
+func (g *rig) bundle(dir, digest string, argv []string) error {
+	root, err := g.parts.images.Root(digest)
+	if err != nil {
+		return err
+	}
+	mounts := []map[string]any{{"destination": "/proc", "type": "proc"}}
+	for _, b := range root.Binds {
+		mounts = append(mounts, map[string]any{
+			"destination": b.Target, "type": "bind", "source": b.Source, "options": []string{"rbind", "ro"},
+		})
+	}
+	var namespaces []map[string]string
+	for _, n := range []string{"pid", "network", "mount", "ipc", "uts"} {
+		namespaces = append(namespaces, map[string]string{"type": n})
+	}
+	spec, err := json.Marshal(map[string]any{
+		"ociVersion": "1.0.0", "hostname": "runsc", "root": map[string]string{"path": root.Dir}, "mounts": mounts,
+		"process": map[string]any{
+			"user": map[string]int{"uid": 1000, "gid": 1000}, "args": argv, "env": []string{"PATH=/usr/bin:/bin"},
+			"cwd": "/", "noNewPrivileges": true,
+		},
+		"linux": map[string]any{"namespaces": namespaces},
+	})
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write runsc's bundle: %w", err)
+	}
+	return nil
+}
+
+// oneShot runs the program that everyone runs.
+func (p *peer) oneShot(ctx context.Context) (sample, error) {
+	cmd, err := p.command(ctx, "-c", benchProgram)
+	if err != nil {
+		return sample{}, err
+	}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	wall, err := clock(cmd.Run)
+	if err != nil || out.String() != benchOutput {
+		return sample{}, fmt.Errorf("%s printed %q: %w", p.name, out.String(), err)
+	}
+	s := sample{wall: wall}
+	if !p.daemon {
+		s.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return s, nil
+}
+
+// repl is an interpreter that waits for expressions on its input.
+type repl struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// replProgram answers every line with its value.
+const replProgram = "import sys\nfor line in sys.stdin: print(eval(line), flush=True)"
+
+// repl starts an interpreter that waits. It must be closed.
+func (p *peer) repl(ctx context.Context) (*repl, error) {
+	cmd, err := p.command(ctx, "-c", replProgram)
+	if err != nil {
+		return nil, err
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	r := &repl{cmd: cmd, in: in, out: bufio.NewReader(out)}
+	if _, err := r.eval("0", "0"); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// eval has an expression evaluated.
+func (r *repl) eval(expression, want string) (time.Duration, error) {
+	return clock(func() error {
+		if _, err := io.WriteString(r.in, expression+"\n"); err != nil {
+			return err
+		}
+		line, err := r.out.ReadString('\n')
+		if err == nil && strings.TrimSpace(line) != want {
+			err = fmt.Errorf("the interpreter answered %q", line)
+		}
+		return err
+	})
+}
+
+// close ends it. How it ends does not matter any more.
+func (r *repl) close() {
+	r.in.Close()
+	_ = r.cmd.Wait()
+}

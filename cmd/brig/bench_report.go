@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// report is what a benchmark found.
+type report struct {
+	Bench    string       `json:"bench"`
+	About    string       `json:"about"`
+	Rows     []*row       `json:"rows"`
+	Criteria []*criterion `json:"criteria"`
+}
+
+// row is what was found of one contender. Its figures are named with their
+// units; columns says how each is shown.
+type row struct {
+	name, peer, note string
+	figures          map[string]float64
+}
+
+// column is how one figure is shown.
+type column struct{ key, head, format string }
+
+// columns are all that there are, in their order; those that no row has are
+// left out.
+func columns() []column {
+	return []column{
+		{"count", "N", "%.0f"},
+		{"succeeded", "OK", "%.0f"},
+		{"hits", "HITS", "%.0f"},
+		{"p50_ms", "P50", "%.2f ms"},
+		{"p99_ms", "P99", "%.2f ms"},
+		{"wall_ms", "WALL", "%.0f ms"},
+		{"per_s", "RATE", "%.1f/s"},
+		{"mb_per_s", "MB/S", "%.1f"},
+		{"ratio", "RATIO", "%.3g×"},
+		{"cpu_ms", "CPU", "%.2f ms"},
+		{"cpu_ratio", "CPU RATIO", "%.3g×"},
+		{"cpu_percent", "IDLE CPU", "%.3f %%"},
+		{"available_mib", "AVAILABLE", "%.2f MiB"},
+		{"private_mib", "PRIVATE", "%.2f MiB"},
+		{"shared_mib", "SHARED", "%.2f MiB"},
+		{"rss_mib", "RSS", "%.2f MiB"},
+	}
+}
+
+func (r *report) row(name string) *row {
+	w := &row{name: name, figures: map[string]float64{}}
+	r.Rows = append(r.Rows, w)
+	return w
+}
+
+// absent adds a row of a contender that is not there.
+func (r *report) absent(name, why string) { r.row(name).note = "not present (" + why + ")" }
+
+func (w *row) set(key string, v float64) *row {
+	w.figures[key] = v
+	return w
+}
+
+// times shows how long something took, and its processor time.
+func (w *row) times(s samples) *row {
+	walls := s.all(wallOf)
+	w.set("count", float64(len(walls))).set("p50_ms", millis(quantile(walls, 0.5)))
+	if len(walls) >= enoughForP99 {
+		w.set("p99_ms", millis(quantile(walls, 0.99)))
+	}
+	if cpu := s.median(cpuOf); cpu > 0 {
+		w.set("cpu_ms", millis(cpu))
+	}
+	return w
+}
+
+// against compares with a peer, round by round.
+func (w *row) against(peer string, s, base samples) *row {
+	w.peer = peer
+	w.set("ratio", s.ratio(base, wallOf))
+	if cpu := s.ratio(base, cpuOf); cpu > 0 {
+		w.set("cpu_ratio", cpu)
+	}
+	return w
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w *row) MarshalJSON() ([]byte, error) {
+	out := map[string]any{"name": w.name}
+	for k, v := range w.figures {
+		out[k] = v
+	}
+	for k, v := range map[string]string{"peer": w.peer, "note": w.note} {
+		if v != "" {
+			out[k] = v
+		}
+	}
+	return json.Marshal(out)
+}
+
+// criterion is one thing that was promised, and what came of it.
+type criterion struct {
+	Text    string  `json:"criterion"`
+	Got     float64 `json:"got"`
+	Want    float64 `json:"want"`
+	Least   bool    `json:"at_least"` // otherwise Want is the most
+	Verdict string  `json:"verdict"`
+}
+
+// atMost and atLeast add a criterion. What is 0 was not measured.
+func (r *report) atMost(text string, got, want float64)  { r.judge(text, got, want, false) }
+func (r *report) atLeast(text string, got, want float64) { r.judge(text, got, want, true) }
+
+func (r *report) judge(text string, got, want float64, least bool) {
+	c := &criterion{Text: text, Got: got, Want: want, Least: least, Verdict: "ok"}
+	switch miss := (got - want) / want * 100; {
+	case got == 0 && !least:
+		c.Verdict = "not measured"
+	case least && miss < 0, !least && miss > 0:
+		c.Verdict = fmt.Sprintf("missed by %.1f %%", max(miss, -miss))
+	}
+	r.Criteria = append(r.Criteria, c)
+}
+
+// unjudged adds a criterion that could not be looked at.
+func (r *report) unjudged(text string, want float64, least bool, why string) {
+	r.Criteria = append(r.Criteria, &criterion{Text: text, Want: want, Least: least, Verdict: why})
+}
+
+func (c *criterion) String() string {
+	word := "at most"
+	if c.Least {
+		word = "at least"
+	}
+	if c.Verdict != "ok" && !strings.HasPrefix(c.Verdict, "missed") {
+		return fmt.Sprintf("%s: %s %.4g: %s", c.Text, word, c.Want, c.Verdict)
+	}
+	return fmt.Sprintf("%s: %.4g, %s %.4g: %s", c.Text, c.Got, word, c.Want, c.Verdict)
+}
+
+// show prints a report as a table, or as JSON.
+func (c *cli) show(r *report) error {
+	if c.asJSON {
+		return c.printJSON(r)
+	}
+	fmt.Fprintln(c.stdout, r.About)
+	head, cells := r.table()
+	if err := c.table(head, cells); err != nil {
+		return err
+	}
+	for _, k := range r.Criteria {
+		fmt.Fprintln(c.stdout, k)
+	}
+	return nil
+}
+
+func (r *report) table() (head string, cells [][]string) {
+	used := map[string]bool{}
+	for _, w := range r.Rows {
+		for k := range w.figures {
+			used[k] = true
+		}
+	}
+	shown := slices.DeleteFunc(columns(), func(k column) bool { return !used[k.key] })
+	head = "CONTENDER"
+	for _, k := range shown {
+		head += "\t" + k.head
+	}
+	for _, w := range r.Rows {
+		line := []string{w.name}
+		for _, k := range shown {
+			line = append(line, w.cell(k))
+		}
+		cells = append(cells, append(line, w.note))
+	}
+	return head + "\t", cells
+}
+
+func (w *row) cell(k column) string {
+	v, ok := w.figures[k.key]
+	if !ok {
+		return "-"
+	}
+	s := fmt.Sprintf(k.format, v)
+	if k.key == "ratio" && w.peer != "" {
+		s += " " + w.peer
+	}
+	return s
+}

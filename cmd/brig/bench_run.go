@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/engine"
+)
+
+func (c *cli) benchRun() *cobra.Command {
+	var rounds, hits int
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Time one-shots: bare, runsc, docker, and brig in every way, interleaved",
+		Args:  cobra.NoArgs,
+		RunE: c.bench(func(ctx context.Context, w *workbench) error {
+			b := &runBench{rounds: rounds, hits: hits}
+			defer b.close()
+			if err := b.open(ctx, w); err != nil {
+				return err
+			}
+			if err := b.measure(ctx, w); err != nil {
+				return err
+			}
+			return w.show(b.report())
+		}),
+	}
+	cmd.Flags().IntVarP(&rounds, "rounds", "n", 15, "rounds of everyone")
+	cmd.Flags().IntVar(&hits, "hits", 200, "further rounds of bare python3 and brig's pool")
+	return cmd
+}
+
+// runBench compares ways to run one program once. Its rigs are three, for what
+// one leaves in its pool must not be there for the others.
+type runBench struct {
+	rounds, hits                                         int
+	kinds                                                int // that were asked for and never waited
+	full, empty, none                                    *rig
+	frozen                                               *wire.Sandbox
+	bare, runsc, docker, hit, thawed, miss, cold, create *contender
+	everyone                                             []*contender
+}
+
+// contender is one way to run the program.
+type contender struct {
+	name string
+	run  func() (sample, error)
+	peer *contender // whom it is compared with
+	note string     // or why it is not there
+	samples
+}
+
+// freezeAfter is how long the frozen sandbox is left alone before it stops.
+const freezeAfter = 20 * time.Millisecond
+
+func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
+	if b.full, err = w.newRig(ctx, pooled(2)); err != nil {
+		return err
+	}
+	if b.empty, err = w.newRig(ctx, engine.PoolOptions{Memory: brig.GiB, Most: 1}); err != nil {
+		return err
+	}
+	if b.none, err = w.newRig(ctx, engine.PoolOptions{}); err != nil {
+		return err
+	}
+	bare, runsc, docker, err := b.full.peers()
+	if err != nil {
+		return err
+	}
+	b.bare, b.runsc, b.docker = b.peer(ctx, bare), b.peer(ctx, runsc), b.peer(ctx, docker)
+	b.hit = &contender{name: "brig, pool hit", run: b.runHit}
+	b.thawed = &contender{name: "brig, thawed", run: b.runThawed}
+	b.miss = &contender{name: "brig, pool miss", run: b.runMiss, note: "CPU: two sandboxes, the missed one is made ahead now"}
+	b.cold = &contender{name: "brig, no pool", run: b.runCold}
+	b.create = &contender{name: "brig, create to first output", run: b.runCreate, note: "no pool; CPU with its end"}
+	b.everyone = []*contender{b.bare, b.runsc, b.docker, b.hit, b.thawed, b.miss, b.cold, b.create}
+	for _, who := range b.everyone[1:] {
+		who.peer = b.bare
+	}
+	b.cold.peer, b.create.peer = b.runsc, b.runsc
+	return b.freeze()
+}
+
+func (b *runBench) close() {
+	for _, g := range []*rig{b.full, b.empty, b.none} {
+		if g != nil {
+			g.close()
+		}
+	}
+}
+
+func (b *runBench) peer(ctx context.Context, p *peer) *contender {
+	who := &contender{name: p.name, run: func() (sample, error) { return p.oneShot(ctx) }}
+	if p.absent != "" {
+		who.run, who.note = nil, "not present ("+p.absent+")"
+	}
+	return who
+}
+
+// freeze makes the sandbox that is to be frozen.
+func (b *runBench) freeze() error {
+	s, err := b.none.create(freezeAfter)
+	if err != nil {
+		return err
+	}
+	b.frozen = s
+	return b.none.code(s, "1", "1")
+}
+
+// measure goes through the rounds. The first one warms up.
+func (b *runBench) measure(ctx context.Context, w *workbench) error {
+	say, done := w.progress()
+	defer done()
+	for i := range b.rounds + 1 + b.hits {
+		say(brig.Progress{Step: "rounds", Done: int64(i), Total: int64(b.rounds + 1 + b.hits)})
+		turn := b.everyone
+		if i > b.rounds {
+			turn = []*contender{b.bare, b.hit}
+		}
+		for _, who := range turn {
+			if who.run == nil {
+				continue
+			}
+			s, err := who.run()
+			if err != nil {
+				return fmt.Errorf("%s: %w", who.name, err)
+			}
+			if i > 0 {
+				who.samples = append(who.samples, s)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// from runs the program once on a rig, and insists on where its sandbox comes
+// from.
+func from(g *rig, want brig.PoolUse, limits *wire.Limits) (sample, error) {
+	return g.measure(func() (time.Duration, error) {
+		return clock(func() error {
+			pool, err := g.oneShot(limits)
+			if err == nil && pool != string(want) {
+				err = fmt.Errorf("the sandbox was a pool's %q, not %q", pool, want)
+			}
+			return err
+		})
+	})
+}
+
+func (b *runBench) runHit() (sample, error)  { return from(b.full, brig.PoolHit, nil) }
+func (b *runBench) runCold() (sample, error) { return from(b.none, "", nil) }
+
+// runMiss asks for another kind each time, so that none can wait.
+func (b *runBench) runMiss() (sample, error) {
+	b.kinds++
+	return from(b.empty, brig.PoolMiss, &wire.Limits{Memory: wire.Size(512+b.kinds) * brig.MiB})
+}
+
+func (b *runBench) runThawed() (sample, error) {
+	time.Sleep(5 * freezeAfter)
+	return b.none.measure(func() (time.Duration, error) {
+		return clock(func() error { return b.none.code(b.frozen, "6*7", "42") })
+	})
+}
+
+// runCreate measures from nothing until a command's first output comes.
+func (b *runBench) runCreate() (sample, error) {
+	return b.none.measure(func() (wall time.Duration, err error) {
+		start := time.Now()
+		s, err := b.none.create(0)
+		if err != nil {
+			return 0, err
+		}
+		in := wire.ExecRequest{Command: []string{hostPython, "-c", benchProgram}, Stream: true}
+		err = b.none.stream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, _ []byte) error {
+			if event == wire.EventStdout && wall == 0 {
+				wall = time.Since(start)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		return wall, b.none.remove(s)
+	})
+}
+
+func (b *runBench) report() *report {
+	r := &report{Bench: "run", About: fmt.Sprintf("%d rounds of %q, interleaved, and %d more of bare python3 and pool hits", b.rounds, benchProgram, b.hits)}
+	for _, who := range b.everyone {
+		w := r.row(who.name)
+		w.note = who.note
+		if len(who.samples) == 0 {
+			continue
+		}
+		w.times(who.samples)
+		if who.peer != nil {
+			w.against(who.peer.name, who.samples, who.peer.samples)
+		}
+	}
+	bare := b.bare.median(wallOf)
+	r.atMost("pool hit to bare python3, median of pairs", b.hit.ratio(b.bare.samples, wallOf), 0.15)
+	p99 := 0.0
+	if len(b.hit.samples) >= enoughForP99 {
+		p99 = float64(quantile(b.hit.all(wallOf), 0.99)) / float64(bare)
+	}
+	r.atMost("pool hit's p99 to bare python3's median", p99, 1)
+	r.atMost("create to first output to runsc run, median of pairs", b.create.ratio(b.runsc.samples, wallOf), 1)
+	r.atMost("CPU of a fresh Python sandbox from the pool to runsc run", b.hit.ratio(b.runsc.samples, cpuOf), 0.6)
+	r.atMost("CPU of a fresh Python sandbox without a pool to runsc run", b.cold.ratio(b.runsc.samples, cpuOf), 0.6)
+	return r
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+)
+
+func (c *cli) benchScale() *cobra.Command {
+	b := &scaleBench{}
+	cmd := &cobra.Command{
+		Use:   "scale",
+		Short: "Time claims from the pool while few and many sandboxes live",
+		Args:  cobra.NoArgs,
+		RunE:  c.bench(b.run),
+	}
+	cmd.Flags().IntSliceVar(&b.levels, "live", []int{1, 10, 100, 500}, "how many sandboxes live")
+	cmd.Flags().IntVarP(&b.claims, "claims", "n", 50, "claims at each")
+	return cmd
+}
+
+// scaleBench times claims beside more and more sandboxes that live.
+type scaleBench struct {
+	levels []int
+	claims int
+	rig    *rig
+	bare   *peer
+}
+
+// level is what was found with so many alive.
+type level struct {
+	live         int
+	claims, bare samples
+}
+
+func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
+	if b.rig, err = w.newRig(ctx, pooled(2)); err != nil {
+		return err
+	}
+	defer b.rig.close()
+	if b.bare, _, _, err = b.rig.peers(); err != nil {
+		return err
+	}
+	slices.Sort(b.levels)
+	b.levels = slices.Compact(b.levels)
+	if len(b.levels) == 0 || b.levels[0] < 1 {
+		return brig.InvalidField("live", "needs numbers from 1").WithHint("for example --live 1,10,100")
+	}
+	var found []level
+	for _, n := range b.levels {
+		at, err := b.at(ctx, n)
+		if err != nil {
+			return err
+		}
+		found = append(found, at)
+	}
+	// The first again, in the same minute as the last.
+	if err := b.rig.removeAll(b.rig.ctx); err != nil {
+		return err
+	}
+	again, err := b.at(ctx, b.levels[0])
+	if err != nil {
+		return err
+	}
+	return w.show(b.report(append(found, again)))
+}
+
+// at times claims while n sandboxes live, each beside a bare process.
+func (b *scaleBench) at(ctx context.Context, n int) (level, error) {
+	say, done := b.rig.progress()
+	defer done()
+	at := level{live: n}
+	more := make([]struct{}, n-int(b.rig.live.Load()))
+	err := each(more, func(struct{}) error {
+		say(brig.Progress{Step: fmt.Sprintf("%d live", n)})
+		_, err := b.rig.create(0)
+		return errors.Join(err, ctx.Err())
+	})
+	for i := 0; i < b.claims+1 && err == nil; i++ {
+		var bare, claim sample
+		if bare, err = b.bare.oneShot(ctx); err != nil {
+			break
+		}
+		if claim, err = b.claim(); i > 0 {
+			at.bare, at.claims = append(at.bare, bare), append(at.claims, claim)
+		}
+	}
+	return at, errors.Join(err, ctx.Err())
+}
+
+// claim times the creation of a sandbox from the pool. Its end is not counted
+// but for its processor time.
+func (b *scaleBench) claim() (sample, error) {
+	return b.rig.measure(func() (time.Duration, error) {
+		var s *wire.Sandbox
+		wall, err := clock(func() (err error) {
+			s, err = b.rig.create(0)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		if s.Pool != string(brig.PoolHit) {
+			return 0, errors.New("the pool had none")
+		}
+		return wall, b.rig.remove(s)
+	})
+}
+
+func (b *scaleBench) report(found []level) *report {
+	r := &report{Bench: "scale", About: fmt.Sprintf("claims from the pool, %d at each number of sandboxes that live", b.claims)}
+	for i, at := range found {
+		name := fmt.Sprintf("claim, %d live", at.live)
+		if i == len(found)-1 {
+			name += ", again"
+		}
+		r.row(name).times(at.claims).against(b.bare.name, at.claims, at.bare)
+	}
+	for i, at := range found {
+		name := fmt.Sprintf("%s, %d live", b.bare.name, at.live)
+		if i == len(found)-1 {
+			name += ", again"
+		}
+		r.row(name).times(at.bare)
+	}
+	last := len(found) - 1
+	one := append(found[0].claims.all(wallOf), found[last].claims.all(wallOf)...)
+	text := fmt.Sprintf("claim's p50 at %d live to that at %d", found[last-1].live, found[0].live)
+	r.atMost(text, float64(found[last-1].claims.median(wallOf))/float64(quantile(one, 0.5)), 1.5)
+	return r
+}

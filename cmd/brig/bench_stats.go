@@ -1,0 +1,79 @@
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sample is one measurement. No cpu is one that is not known.
+type sample struct{ wall, cpu time.Duration }
+
+// samples are the measurements of one contender, in the order of the rounds.
+type samples []sample
+
+func wallOf(s sample) time.Duration { return s.wall }
+func cpuOf(s sample) time.Duration  { return s.cpu }
+
+func (s samples) all(of func(sample) time.Duration) []time.Duration {
+	var out []time.Duration
+	for _, x := range s {
+		if d := of(x); d > 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// median is 0 when nothing was measured.
+func (s samples) median(of func(sample) time.Duration) time.Duration {
+	return quantile(s.all(of), 0.5)
+}
+
+// ratio is the median of the ratios to another's measurement of the same
+// round, and 0 when there is none.
+func (s samples) ratio(base samples, of func(sample) time.Duration) float64 {
+	var out []float64
+	for i := range min(len(s), len(base)) {
+		if a, b := of(s[i]), of(base[i]); a > 0 && b > 0 {
+			out = append(out, float64(a)/float64(b))
+		}
+	}
+	return quantile(out, 0.5)
+}
+
+// quantile is the nearest-rank quantile; 0 of nothing.
+func quantile[T cmp.Ordered](list []T, q float64) T {
+	if len(list) == 0 {
+		var none T
+		return none
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+// enoughForP99 is how many measurements it takes until the worst of a hundred
+// means something.
+const enoughForP99 = 50
+
+// millis writes a duration in milliseconds.
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// clock measures what f takes.
+func clock(f func() error) (time.Duration, error) {
+	start := time.Now()
+	err := f()
+	return time.Since(start), err
+}
+
+// usage is what getrusage says of this process, or of those that it waited for.
+func usage(who int) time.Duration {
+	var ru unix.Rusage
+	if err := unix.Getrusage(who, &ru); err != nil {
+		return 0
+	}
+	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+)
+
+func (c *cli) benchStream() *cobra.Command {
+	b := &streamBench{}
+	cmd := &cobra.Command{
+		Use:   "stream",
+		Short: "Measure how fast output and files go through",
+		Args:  cobra.NoArgs,
+		RunE:  c.bench(b.run),
+	}
+	cmd.Flags().IntVarP(&b.rounds, "rounds", "n", 5, "rounds of each")
+	cmd.Flags().IntVar(&b.output, "output", 256, "how much is written to standard output, in `MiB`")
+	return cmd
+}
+
+// streamBench moves bytes in every way that there is.
+type streamBench struct {
+	rounds, output int
+	rig            *rig
+	bare           *peer
+	content        []byte // of the file that goes in and out
+}
+
+// fileSize is the size of the file: the largest artifact that there may be.
+const fileSize = brig.MaxArtifactSize
+
+// mover is one way to move bytes.
+type mover struct {
+	name string
+	size int
+	move func() (time.Duration, error)
+	peer *mover
+	samples
+}
+
+func (b *streamBench) run(ctx context.Context, w *workbench) (err error) {
+	if b.rig, err = w.newRig(ctx, pooled(1)); err != nil {
+		return err
+	}
+	defer b.rig.close()
+	if b.bare, _, _, err = b.rig.peers(); err != nil {
+		return err
+	}
+	b.content = bytes.Repeat([]byte("0123456789abcdef"), fileSize/16)
+	everyone := b.movers(ctx)
+	say, done := w.progress()
+	defer done()
+	for round := range b.rounds + 1 {
+		for _, m := range everyone {
+			say(brig.Progress{Step: m.name, Done: int64(round), Total: int64(b.rounds + 1)})
+			s, err := b.rig.measure(m.move)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			if round > 0 { // the first one warms up
+				m.samples = append(m.samples, s)
+			}
+		}
+	}
+	r := &report{Bench: "stream", About: fmt.Sprintf("%d rounds, in turns; MB are 10^6 bytes, and the time is that of the whole request", b.rounds)}
+	for _, m := range everyone {
+		row := r.row(m.name).times(m.samples).set("mb_per_s", m.rate())
+		if m.peer != nil {
+			row.peer = m.peer.name
+			row.set("ratio", m.rate()/m.peer.rate())
+		}
+	}
+	return w.show(r)
+}
+
+// rate is in MB/s, by the median.
+func (m *mover) rate() float64 { return float64(m.size) / 1e6 / m.median(wallOf).Seconds() }
+
+func (b *streamBench) movers(ctx context.Context) []*mover {
+	size := b.output * brig.MiB
+	writer := fmt.Sprintf("import os\nb = b'0123456789abcde\\n' * 4096\nfor _ in range(%d): os.write(1, b)", size/(64*brig.KiB))
+	head := &mover{name: "head -c", size: size, move: func() (time.Duration, error) {
+		return b.pipe(exec.CommandContext(ctx, "head", "-c", fmt.Sprint(size), "/dev/zero"), size)
+	}}
+	python := &mover{name: barePython + ", stdout", size: size, peer: head, move: func() (time.Duration, error) {
+		return b.pipe(exec.CommandContext(ctx, hostPython, "-c", writer), size)
+	}}
+	stdout := &mover{name: "brig, stdout as NDJSON", size: size, peer: head, move: func() (time.Duration, error) {
+		return b.stdout(writer, size)
+	}}
+	dir := filepath.Join(b.rig.dir, "files")
+	in := fmt.Sprintf("import os\nassert len(open('in', 'rb').read()) == %d\nprint(6*7)", fileSize)
+	bareIn := &mover{name: barePython + ", a file in", size: fileSize, move: func() (time.Duration, error) {
+		return b.bareFile(ctx, dir, in, "in", "")
+	}}
+	brigIn := &mover{name: "brig, a file in", size: fileSize, peer: bareIn, move: func() (time.Duration, error) { return b.fileIn(in) }}
+	out := fmt.Sprintf("import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/out.csv', 'wb').write(b'0123456789abcdef' * %d)\nprint(6*7)", fileSize/16)
+	bareOut := &mover{name: barePython + ", a file out", size: fileSize, move: func() (time.Duration, error) {
+		return b.bareFile(ctx, dir, out, "", "artifacts/out.csv")
+	}}
+	brigOut := &mover{name: "brig, an artifact out", size: fileSize, peer: bareOut, move: func() (time.Duration, error) { return b.fileOut(out) }}
+	return []*mover{head, python, stdout, bareIn, brigIn, bareOut, brigOut}
+}
+
+// pipe reads all that a program writes.
+func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
+	return clock(func() error {
+		r, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		// Neither end may choose a way of its own.
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 64*brig.KiB))
+		if waitErr := cmd.Wait(); err == nil {
+			err = waitErr
+		}
+		return b.whole(int(n), size, err)
+	})
+}
+
+// stdout runs a one-shot and decodes all that it writes, as a client does.
+func (b *streamBench) stdout(program string, size int) (time.Duration, error) {
+	return clock(func() error {
+		n := 0
+		in := wire.RunRequest{Language: "python", Code: program, Stream: true, TimeoutMS: time.Hour.Milliseconds()}
+		err := b.rig.stream("/v1/run", in, func(event string, line []byte) error {
+			if event != wire.EventStdout {
+				return nil
+			}
+			var part wire.Chunk
+			err := json.Unmarshal(line, &part)
+			n += len(part.Data) + len(part.DataB64)
+			return err
+		})
+		return b.whole(n, size, err)
+	})
+}
+
+func (b *streamBench) whole(n, size int, err error) error {
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes came, not %d", n, size)
+	}
+	return err
+}
+
+// bareFile has a bare process use a file, or make one.
+func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string) (time.Duration, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, err
+	}
+	return clock(func() error {
+		if in != "" {
+			if err := os.WriteFile(filepath.Join(dir, in), b.content, 0o600); err != nil {
+				return err
+			}
+		}
+		cmd := exec.CommandContext(ctx, hostPython, "-c", program)
+		cmd.Dir = dir
+		if err := cmd.Run(); err != nil || out == "" {
+			return err
+		}
+		got, err := os.ReadFile(filepath.Join(dir, out))
+		return b.whole(len(got), fileSize, err)
+	})
+}
+
+func (b *streamBench) fileIn(program string) (time.Duration, error) {
+	return b.transfer(program, wire.Files{{Path: "in", ContentB64: b.content}}, func(*wire.RunAnswer) int { return fileSize })
+}
+
+func (b *streamBench) fileOut(program string) (time.Duration, error) {
+	return b.transfer(program, nil, func(o *wire.RunAnswer) int {
+		if len(o.Artifacts) == 0 {
+			return 0
+		}
+		return len(o.Artifacts[0].ContentB64)
+	})
+}
+
+// transfer runs a one-shot that must end well, with a whole file.
+func (b *streamBench) transfer(program string, files wire.Files, size func(*wire.RunAnswer) int) (time.Duration, error) {
+	return clock(func() error {
+		var out wire.RunAnswer
+		err := b.rig.call(http.MethodPost, "/v1/run", wire.RunRequest{Language: "python", Code: program, Files: files}, &out)
+		if err == nil && out.Stdout != benchOutput {
+			err = fmt.Errorf("brig printed %q, %q, %v", out.Stdout, out.Stderr, out.Error)
+		}
+		return b.whole(size(&out), fileSize, err)
+	})
+}

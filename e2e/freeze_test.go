@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// A sandbox that asks for it costs nothing while its programs spin and nobody
+// uses it, and goes on where it was when somebody does. The control does not
+// ask for it.
+func TestFreeze(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	dir := dataDirOf(t, e)
+	used := map[string]time.Duration{}
+	for name, after := range map[string]time.Duration{"frozen": 100 * time.Millisecond, "control": 0} {
+		box, err := e.Create(ctx, brig.Spec{Name: name, FreezeAfter: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spin := "import threading\nn = 0\ndef f():\n    global n\n    while True: n += 1\nthreading.Thread(target=f, daemon=True).start()"
+		if _, err := e.RunCode(ctx, name, brig.Code{Source: spin}, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		before := cpuTime(t, dir, box.ID)
+		time.Sleep(time.Second)
+		used[name] = cpuTime(t, dir, box.ID) - before
+		r, err := e.RunCode(ctx, name, brig.Code{Source: "import time\na = n\ntime.sleep(.3)\nprint(n > a > 0)"}, nil)
+		if err != nil || string(r.Stdout.Head) != "True\n" {
+			t.Errorf("%s: after a while it says %+v, %v", name, r, err)
+		}
+		if err := e.Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if used["frozen"] > 50*time.Millisecond || used["control"] < 200*time.Millisecond {
+		t.Errorf("in one second frozen used %v, the control %v", used["frozen"], used["control"])
+	}
+	wantNoTraces(t, dir)
+}
+
+// Whatever ends a sandbox ends it while it is frozen, too.
+func TestFrozenSandboxesEnd(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	for name, end := range map[string]func(string) error{
+		"stop":   func(name string) error { _, err := e.Stop(ctx, name, time.Second); return err },
+		"kill":   func(name string) error { _, err := e.Kill(ctx, name); return err },
+		"remove": func(name string) error { return e.Remove(ctx, name) },
+	} {
+		if _, err := e.Create(ctx, brig.Spec{Name: name, FreezeAfter: 10 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		begin := time.Now()
+		if err := end(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
+		if name != "remove" {
+			if err := e.Remove(ctx, name); err != nil {
+				t.Errorf("remove after %s: %v", name, err)
+			}
+		}
+	}
+	wantNoTraces(t, dataDirOf(t, e))
+}
