@@ -64,6 +64,13 @@ func (l *ledger) doom(id brig.ID) {
 	l.doomed[id], l.deaths = true, time.Now()
 }
 
+// die notes that an interpreter is about to kill itself.
+func (l *ledger) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaths = time.Now()
+}
+
 func (l *ledger) isDoomed(id brig.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -134,6 +134,7 @@ type keeper struct {
 	index int
 	box   *brig.Sandbox
 	may   map[string]bool // what the variable may be
+	dying bool            // its interpreter was told to kill itself, and nobody knows yet whether it has
 	under string          // an execution that survives, and what it writes
 	word  string
 }
@@ -146,7 +147,7 @@ func (k *keeper) turn(ctx context.Context, n int64) (string, error) {
 			return "create", err
 		}
 		k.ack(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
-		k.box, k.may, k.under = box, map[string]bool{"None": true}, ""
+		k.box, k.may, k.dying, k.under = box, map[string]bool{"None": true}, false, ""
 	}
 	if what, err := k.code(ctx, n); err != nil {
 		return what, k.mourn(ctx, err)
@@ -183,6 +184,10 @@ func (k *keeper) mourn(ctx context.Context, err error) error {
 // code looks at the variable and gives it a new value.
 func (k *keeper) code(ctx context.Context, n int64) (string, error) {
 	die := k.kills[k.index].Swap(false)
+	if die {
+		k.dying = true
+		k.die()
+	}
 	source := fmt.Sprintf("print(globals().get('x'))\nx = %d", n)
 	if die {
 		source += "\nimport os, sys\nsys.stdout.flush()\nos.kill(os.getpid(), 9)"
@@ -191,7 +196,7 @@ func (k *keeper) code(ctx context.Context, n int64) (string, error) {
 	k.may[fmt.Sprint(n)] = true
 	res, err := k.svc().RunCode(ctx, k.box.Spec.Name, brig.Code{Source: source}, nil)
 	if err != nil {
-		k.may["None"] = k.may["None"] || die
+		k.may["None"] = k.may["None"] || k.dying
 		return "code", err
 	}
 	k.ack(brig.OpRunCode, k.box.ID, func(c *Counts) { c.Codes++; c.Checked++ })
@@ -201,14 +206,16 @@ func (k *keeper) code(ctx context.Context, n int64) (string, error) {
 	}
 	switch {
 	case res.Lost:
-		if !die && !k.isDoomed(k.box.ID) {
+		if !k.dying && !k.isDoomed(k.box.ID) {
 			k.lose("the interpreter of %s: %+v", k.box.Spec.Name, res.Error)
 		}
+		k.dying = false
 		k.may = map[string]bool{"None": true}
 	case res.Error != nil:
 		return "code", brig.Errorf(brig.Internal, "%s: %s", res.Error.Name, res.Error.Value)
 	default:
 		k.timed(brig.OpRunCode, begin)
+		k.dying = false
 		k.may = map[string]bool{fmt.Sprint(n): true}
 	}
 	return "", nil

@@ -440,8 +440,9 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 }
 
 // reviveTime is how long an interpreter that a new server finds may take to
-// end what it is doing: it is interrupted, for nobody waits for it.
-const reviveTime = 2 * time.Second
+// end what it is doing: it is interrupted, for nobody waits for it. A machine
+// on which all servers start again is slow, and the variables are worth a wait.
+const reviveTime = 10 * time.Second
 
 func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) {
 	ctx = context.WithoutCancel(ctx)

@@ -153,10 +153,11 @@ func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 // drop takes a machine out of the list.
 func (e *Engine) drop(id brig.ID) {
 	e.mu.Lock()
-	cs := e.contexts[id]
+	cs, s := e.contexts[id], e.sleepers[id]
 	delete(e.live, id)
 	delete(e.contexts, id)
 	delete(e.sleepers, id)
 	e.mu.Unlock()
 	cs.close()
+	s.end()
 }

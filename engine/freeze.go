@@ -64,6 +64,19 @@ func (e *Engine) rest(s *sleeper) {
 	})
 }
 
+// end stops the clock: there is nothing left to freeze.
+func (s *sleeper) end() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users++ // for ever
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
 func (e *Engine) sleeperOf(rec *brig.Record, in brig.Instance) *sleeper {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -195,7 +195,7 @@ func (p *pool) end(list []*waiting) {
 		if w.session != nil {
 			w.session.Close()
 		}
-		p.e.discard(context.Background(), w.id, w.in)
+		p.e.discard(context.WithoutCancel(p.e.ctx), w.id, w.in)
 	}
 }
 

@@ -64,7 +64,18 @@ func TestClientRequests(t *testing.T) {
 		"logs":         {brig.LogOptions{Tail: 3}, nil},
 		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},
 		"remove image": {"sha256:aa", func() { must(nil, c.RemoveImage(ctx, "sha256:aa")) }},
-		"build":        {brig.ImageBuild{Name: "py", Packages: []string{"python3"}, Suite: "bookworm"}, nil},
+		"context": {
+			brig.ContextSpec{Language: brig.Bash, Dir: "/tmp", Env: map[string]string{"A": "b"}},
+			func() {
+				must(c.CreateContext(ctx, "box", brig.ContextSpec{Language: brig.Bash, Dir: "/tmp", Env: map[string]string{"A": "b"}}))
+			},
+		},
+		"code":              {brig.Code{Language: brig.Python, Source: "<&>é\n", Env: map[string]string{"A": ""}, Timeout: 5 * time.Millisecond}, nil},
+		"code in a context": {brig.Code{Context: "cx/1 ?", Source: "1"}, nil},
+		"interrupt":         {"cx/1 ?", func() { must(nil, c.InterruptContext(ctx, "box", "cx/1 ?")) }},
+		"restart":           {"cx/1 ?", func() { must(c.RestartContext(ctx, "box", "cx/1 ?")) }},
+		"remove context":    {"cx/1 ?", func() { must(nil, c.RemoveContext(ctx, "box", "cx/1 ?")) }},
+		"build":             {brig.ImageBuild{Name: "py", Packages: []string{"python3"}, Suite: "bookworm"}, nil},
 	} {
 		switch want := call.want.(type) {
 		case brig.Spec:
@@ -75,6 +86,12 @@ func TestClientRequests(t *testing.T) {
 			must(c.Exec(ctx, "box", want, brig.IO{}))
 		case brig.Program:
 			must(c.Run(ctx, want, brig.IO{}))
+		case brig.Code:
+			must(c.RunCode(ctx, "box", want, func(brig.CodeEvent) error { return nil }))
+			if got := s.last(); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s with events: the service got %#v, want %#v", what, got, want)
+			}
+			must(c.RunCode(ctx, "box", want, nil))
 		case brig.ImageBuild:
 			must(c.BuildImage(ctx, want, nil))
 		case brig.LogOptions:
@@ -112,6 +129,35 @@ func TestClientAnswers(t *testing.T) {
 		res, err := c.Exec(ctx, "box", brig.Command{Argv: argv}, brig.IO{})
 		wantRes, werr := s.Exec(ctx, "box", brig.Command{Argv: argv}, brig.IO{})
 		same(argv[0], res, err, wantRes, werr)
+	}
+	cx, err := c.RestartContext(ctx, "box", "cx1")
+	wantCx, werr := s.RestartContext(ctx, "box", "cx1")
+	same("context", cx, err, wantCx, werr)
+	list, err := c.Contexts(ctx, "box")
+	wantList, werr := s.Contexts(ctx, "box")
+	same("contexts", list, err, wantList, werr)
+	shelves, err := c.Pool(ctx)
+	wantShelves, werr := s.Pool(ctx)
+	same("pool", shelves, err, wantShelves, werr)
+	var heard, wantHeard []brig.CodeEvent
+	hear := func(to *[]brig.CodeEvent) func(brig.CodeEvent) error {
+		return func(e brig.CodeEvent) error {
+			if e.Started != nil { // of which only this much is known then
+				e.Started = &brig.CodeResult{Context: e.Started.Context, Count: e.Started.Count}
+			}
+			*to = append(*to, e)
+			return nil
+		}
+	}
+	code, err := c.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&heard))
+	wantCode, werr := s.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&wantHeard))
+	same("code", code, err, wantCode, werr)
+	same("events", heard, nil, wantHeard, nil)
+	code, err = c.RunCode(ctx, "box", brig.Code{Source: "1"}, nil)
+	same("code without events", code, err, wantCode, nil)
+	enough := errors.New("enough")
+	if _, err := c.RunCode(ctx, "box", brig.Code{Source: "1"}, func(brig.CodeEvent) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("a caller who has heard enough is told %v", err)
 	}
 	x, err := c.GetExec(ctx, "box", "x1")
 	wantX, werr := s.GetExec(ctx, "box", "x1")

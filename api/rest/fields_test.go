@@ -46,7 +46,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for f, field := range v.Fields() {
-			if f.Name != "Ephemeral" { // the engine's own
+			if f.Name != "Ephemeral" && f.Name != "Blank" { // the engine's own
 				fill(t, field, n)
 			}
 		}
@@ -59,6 +59,10 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 			fill(t, v.Index(i), n)
 		}
 	case reflect.Map:
+		if v.Type() == reflect.TypeFor[map[string]json.RawMessage]() {
+			v.Set(reflect.ValueOf(map[string]json.RawMessage{"k": json.RawMessage(`{"v":[1]}`)}))
+			return
+		}
 		v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
 	case reflect.String:
 		v.SetString(string(rune('a' + *n%26)))
@@ -89,6 +93,17 @@ func (f fullStub) GetRun(context.Context, string) (*brig.Outcome, error) {
 func (f fullStub) GetImage(context.Context, string) (*brig.Image, error) {
 	return full[brig.Image](f.t), nil
 }
+func (f fullStub) CreateContext(_ context.Context, _ string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+	f.saw(spec)
+	return full[brig.CodeContext](f.t), nil
+}
+func (f fullStub) RunCode(_ context.Context, _ string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+	f.saw(code)
+	return full[brig.CodeResult](f.t), nil
+}
+func (f fullStub) Pool(context.Context) ([]brig.PoolShelf, error) {
+	return []brig.PoolShelf{*full[brig.PoolShelf](f.t)}, nil
+}
 func (f fullStub) GetExec(context.Context, string, string) (*brig.Execution, error) {
 	return full[brig.Execution](f.t), nil
 }
@@ -114,6 +129,19 @@ func TestEveryFieldCrosses(t *testing.T) {
 	compare(x, full[brig.Execution](t), err)
 	i, err := c.GetImage(t.Context(), "x")
 	compare(i, full[brig.Image](t), err)
+
+	contextSpec := full[brig.ContextSpec](t)
+	made, err := c.CreateContext(t.Context(), "box", *contextSpec)
+	compare(made, full[brig.CodeContext](t), err)
+	compare(s.last(), *contextSpec, nil)
+	code := full[brig.Code](t)
+	for _, on := range []func(brig.CodeEvent) error{nil, func(brig.CodeEvent) error { return nil }} {
+		res, err := c.RunCode(t.Context(), "box", *code, on)
+		compare(res, full[brig.CodeResult](t), err)
+		compare(s.last(), *code, nil)
+	}
+	shelves, err := c.Pool(t.Context())
+	compare(shelves, []brig.PoolShelf{*full[brig.PoolShelf](t)}, err)
 
 	cmd := full[brig.Command](t)
 	if _, err := c.Exec(t.Context(), "box", *cmd, brig.IO{}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (p *talker) send(t *testing.T, real, fake string) {
 	t.Helper()
 	b := []byte(real)
 	if !p.real {
-		b, _ = json.Marshal(map[string]string{"op": "cell", "code": fake})
+		b = fmt.Appendf(nil, `{"op":"cell","code":%q}`, fake) // no fake line has what JSON quotes otherwise
 	}
 	if err := p.Send(b); err != nil {
 		t.Fatalf("send %q: %v", b, err)

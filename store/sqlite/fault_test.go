@@ -40,7 +40,7 @@ func TestDiskFaults(t *testing.T) {
 	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
 		t.Skipf("strace may not trace here: %v", err)
 	}
-	step := 10
+	step := 25
 	if os.Getenv("BRIG_FULL") != "" {
 		step = 1
 	}

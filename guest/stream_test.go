@@ -1,0 +1,356 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+)
+
+// far is the program's side of a stream.
+type far struct {
+	t   *testing.T
+	fds fdset
+}
+
+func (f far) write(i int, p string) {
+	f.t.Helper()
+	for b := []byte(p); len(b) > 0; {
+		n, err := unix.Write(f.fds[i], b)
+		if err != nil {
+			f.t.Errorf("write to %d: %v", i, err)
+			return
+		}
+		b = b[n:]
+	}
+}
+
+func (f far) out(p string) { f.write(1, p) }
+func (f far) err(p string) { f.write(2, p) }
+func (f far) say(p string) { f.write(3, p) }
+
+func (f far) closeAll() {
+	for i := range f.fds {
+		f.close(i)
+	}
+}
+
+func (f far) close(i int) {
+	if f.fds[i] >= 0 {
+		unix.Close(f.fds[i])
+	}
+}
+
+// streams makes a stream, and the program's side of it.
+func streams(t *testing.T) (*stream, far) {
+	t.Helper()
+	ours, theirs, err := channels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStream(ours[1], ours[2], ours[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.close(); unix.Close(ours[0]) })
+	return s, far{t, theirs}
+}
+
+// heard receives n things, or until an error, in short.
+func heard(s *stream, n int) string {
+	var out []string
+	for range n {
+		from, p, err := s.receive()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.EOF
+			}
+			out = append(out, err.Error())
+			break
+		}
+		out = append(out, fmt.Sprintf("%d:%s", from, p))
+	}
+	return strings.Join(out, "|")
+}
+
+func TestStreamOrder(t *testing.T) {
+	for what, c := range map[string]struct {
+		do   func(far)
+		n    int
+		want string
+	}{
+		"output before a message":     {func(f far) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
+		"both outputs":                {func(f far) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
+		"only output":                 {func(f far) { f.err("e") }, 1, "2:e"},
+		"two messages at once":        {func(f far) { f.say("m\nn\n") }, 2, "3:m|3:n"},
+		"an empty message":            {func(f far) { f.say("\nn\n") }, 2, "3:|3:n"},
+		"a message in parts":          {func(f far) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
+		"the end":                     {func(f far) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
+		"half a message at the end":   {func(f far) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
+		"output after the channel":    {func(f far) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
+		"one output ends early":       {func(f far) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
+		"no output ever":              {func(f far) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
+		"bytes that are no text":      {func(f far) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
+		"output waits for no message": {func(f far) { f.say("half"); f.out("o") }, 1, "1:o"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, f := streams(t)
+			c.do(f)
+			if got := heard(s, c.n); got != c.want {
+				t.Errorf("heard %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// However much is written before a message, all of it comes before it: what
+// does not fit into a pipe must have been read before.
+func TestStreamLargeOutput(t *testing.T) {
+	s, f := streams(t)
+	const n = 5 * pipeful
+	go func() {
+		for i := range 20 {
+			f.out(strings.Repeat("x", n))
+			f.say(fmt.Sprintf("%d\n", i))
+		}
+		f.closeAll()
+	}()
+	size, next := 0, 0
+	for {
+		from, p, err := s.receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) || next != 20 {
+				t.Errorf("after %d messages: %v", next, err)
+			}
+			return
+		}
+		if from == brig.FromStdout {
+			size += len(p)
+			continue
+		}
+		if string(p) != fmt.Sprint(next) || size < (next+1)*n {
+			t.Fatalf("message %q came after %d bytes, want number %d after at least %d", p, size, next, (next+1)*n)
+		}
+		next++
+	}
+}
+
+// A program that never stops to write does not keep its messages back.
+func TestStreamFlood(t *testing.T) {
+	s, f := streams(t)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				f.out(strings.Repeat("x", 4096))
+			}
+		}
+	}()
+	go func() {
+		for i := range 100 {
+			f.say(fmt.Sprintf("%d\n", i))
+		}
+	}()
+	parts, messages := 0, 0
+	for messages < 100 && parts < 100_000 {
+		from, _, err := s.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from == brig.FromMessage {
+			messages++
+		} else {
+			parts++
+		}
+	}
+	if messages != 100 {
+		t.Errorf("among %d parts of the output came %d messages", parts, messages)
+	}
+	close(stop)
+	for done := false; !done; {
+		select {
+		case <-stopped:
+			done = true
+		default:
+			s.hangUp() // which ends a receive that waits
+			_, _, _ = s.receive()
+		}
+	}
+}
+
+// When the program has ended its channel ends, although what it started holds
+// it open: what it wrote comes first.
+func TestStreamHangUp(t *testing.T) {
+	s, f := streams(t)
+	f.out("last words")
+	f.say("m\n")
+	s.hangUp()
+	if got, want := heard(s, 9), "1:last words|3:m|EOF"; got != want {
+		t.Errorf("heard %q, want %q", got, want)
+	}
+	f.closeAll()
+
+	s, f = streams(t)
+	got := make(chan string)
+	go func() { got <- heard(s, 9) }()
+	time.Sleep(20 * time.Millisecond) // until it waits
+	s.hangUp()
+	s.hangUp()
+	if h := <-got; h != "EOF" {
+		t.Errorf("who waited heard %q", h)
+	}
+	if h := heard(s, 1); h != "EOF" {
+		t.Errorf("afterwards one hears %q", h)
+	}
+	f.closeAll()
+}
+
+func TestStreamClose(t *testing.T) {
+	for range 50 {
+		s, f := streams(t)
+		got := make(chan error)
+		go func() {
+			for {
+				if _, _, err := s.receive(); err != nil {
+					got <- err
+					return
+				}
+			}
+		}()
+		go func() { _, _ = unix.Write(f.fds[1], []byte("something")) }()
+		s.close()
+		s.close()
+		s.hangUp()
+		if err := <-got; !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("who waited was told %v", err)
+		}
+		if err := s.send([]byte("x\n")); !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("send after close: %v", err)
+		}
+	}
+}
+
+// A program that does not read what it is told holds up its sender, until
+// somebody lets go of it or it ends.
+func TestStreamSendBlocks(t *testing.T) {
+	big := bytes.Repeat([]byte("x"), 8<<20)
+	for what, end := range map[string]func(*stream, far){
+		"close":   func(s *stream, _ far) { s.close() },
+		"hang-up": func(s *stream, _ far) { s.hangUp() },
+		"its end": func(_ *stream, f far) { f.close(3) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, f := streams(t)
+			got := make(chan error)
+			go func() { got <- s.send(big) }()
+			select {
+			case err := <-got:
+				t.Fatalf("nobody reads, and send says %v", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			end(s, f)
+			select {
+			case err := <-got:
+				if err == nil {
+					t.Error("send says that all is well")
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("send goes on")
+			}
+		})
+	}
+	s, f := streams(t)
+	got := make(chan error)
+	go func() { got <- s.send(big) }()
+	buf, n := make([]byte, 1<<16), 0
+	for n < len(big) {
+		m, err := unix.Read(f.fds[3], buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += m
+	}
+	if err := <-got; err != nil {
+		t.Errorf("send of %d bytes: %v", len(big), err)
+	}
+}
+
+// A message that does not end is not kept for ever.
+func TestStreamMessageTooLong(t *testing.T) {
+	s, f := streams(t)
+	go func() {
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		for range maxMessage/len(chunk) + 2 {
+			for b := chunk; len(b) > 0; {
+				n, err := unix.SendmsgN(f.fds[3], b, nil, nil, unix.MSG_NOSIGNAL)
+				if err != nil {
+					return // they have hung up
+				}
+				b = b[n:]
+			}
+		}
+	}()
+	_, p, err := s.receive()
+	if brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Hint == "" {
+		t.Errorf("received %d bytes, %v", len(p), err)
+	}
+	s.close()
+	f.closeAll()
+}
+
+// FuzzStream: whatever a guest sends, in whatever pieces, comes out as its
+// lines and its output, and nothing else.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("a\nb\n"), []byte("out"), uint8(1))
+	f.Add([]byte("\n\n\nhalf"), []byte(""), uint8(3))
+	f.Add([]byte("{\"type\":\"ready\"}\n\x00\xff\n"), []byte("\n\n"), uint8(200))
+	f.Fuzz(func(t *testing.T, control, output []byte, step uint8) {
+		if len(control)+len(output) > pipeful {
+			return
+		}
+		s, far := streams(t)
+		go func() {
+			far.out(string(output))
+			for rest := control; len(rest) > 0; {
+				n := min(len(rest), int(step)+1)
+				far.say(string(rest[:n]))
+				rest = rest[n:]
+			}
+			far.closeAll()
+		}()
+		var lines, out []byte
+		for {
+			from, p, err := s.receive()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if from == brig.FromMessage {
+				if bytes.IndexByte(p, '\n') >= 0 {
+					t.Fatalf("a message of two lines: %q", p)
+				}
+				lines = append(append(lines, p...), '\n')
+			} else {
+				out = append(out, p...)
+			}
+		}
+		whole := control[:bytes.LastIndexByte(control, '\n')+1]
+		if !bytes.Equal(lines, whole) || !bytes.Equal(out, output) {
+			t.Errorf("of %q and %q came %q and %q", control, output, lines, out)
+		}
+	})
+}
