@@ -180,7 +180,8 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 	if spec.Dir == "" {
 		spec.Dir = workspace
 	}
-	if _, err := brig.ParseContextLanguage(string(spec.Language)); err != nil {
+	var err error
+	if spec.Language, err = brig.ParseContextLanguage(string(spec.Language)); err != nil {
 		return nil, err
 	}
 	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
@@ -268,6 +269,9 @@ func (e *Engine) Contexts(ctx context.Context, name string) (_ []*brig.CodeConte
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
+	if v.rec.State == brig.Ended {
+		return nil, nil // they ended with it
+	}
 	cs := e.contextsOf(v.rec.ID)
 	cs.mu.Lock()
 	list := slices.Collect(maps.Values(cs.by))

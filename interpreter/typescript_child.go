@@ -127,7 +127,7 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	}
 	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Patience, transpileTime))
 	defer stop()
-	kept := context.AfterFunc(clock, func() { w.cmd.Process.Kill() })
+	kept := context.AfterFunc(clock, func() { _ = w.cmd.Process.Kill() })
 	var a transpileAnswer
 	err = json.NewEncoder(w.in).Encode(o)
 	if err == nil {
@@ -183,6 +183,6 @@ func (t *Transpiler) give(w *transpileWork) {
 
 func (w *transpileWork) end() {
 	w.in.Close()
-	w.cmd.Process.Kill()
-	w.cmd.Wait()
+	_ = w.cmd.Process.Kill() // it may have ended
+	_ = w.cmd.Wait()
 }

@@ -116,7 +116,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	}
 	handler := rest.New(rest.Options{
 		Registry: registry,
-		Service: e, Keys: store, Log: log, Hosts: hosts(cfg, ln), Version: version(), Bounds: cfg.bounds(),
+		Service:  e, Keys: store, Log: log, Hosts: hosts(cfg, ln), Version: version(), Bounds: cfg.bounds(),
 		Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 	})
 	return c.listen(ctx, door.NewServer(handler, log), ln, dir, log)

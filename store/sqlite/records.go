@@ -18,7 +18,8 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 		return wrap(err, "encode sandbox %s", r.ID)
 	}
 	err = s.write(ctx, events, func(t *tx) error {
-		n, err := int64(0), error(nil)
+		var n int64
+		var err error
 		if r.Rev == 0 {
 			n, err = t.exec(insertSandbox, string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
 				nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data)

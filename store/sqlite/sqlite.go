@@ -124,7 +124,7 @@ type tx struct {
 
 // exec carries out a statement, and reports how many rows it changed.
 func (t *tx) exec(query string, args ...any) (int64, error) {
-	res, err := t.stmt(query).ExecContext(t.ctx, args...)
+	res, err := t.stmt(query).ExecContext(t.ctx, args...) //nolint:sqlclosecheck // see stmt
 	if err != nil {
 		return 0, err
 	}
@@ -133,11 +133,13 @@ func (t *tx) exec(query string, args ...any) (int64, error) {
 
 // row asks for one row.
 func (t *tx) row(query string, args ...any) *sql.Row {
-	return t.stmt(query).QueryRowContext(t.ctx, args...)
+	return t.stmt(query).QueryRowContext(t.ctx, args...) //nolint:sqlclosecheck // see stmt
 }
 
 // stmt returns a statement of this transaction. Every one is in statements: a
 // test fails for one that is not.
+//
+//nolint:sqlclosecheck // the transaction's end closes it
 func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.ready[query]) }
 
 // wrap says what was being done when err came, unless err is for the caller.

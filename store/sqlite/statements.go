@@ -42,11 +42,11 @@ var statements = []string{
 	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent, putKey,
 }
 
-// prepare reads every statement once.
+// prepare reads every statement once; they are closed with the database.
 func prepare(ctx context.Context, db *sql.DB) (map[string]*sql.Stmt, error) {
 	out := map[string]*sql.Stmt{}
 	for _, q := range statements {
-		s, err := db.PrepareContext(ctx, q)
+		s, err := db.PrepareContext(ctx, q) //nolint:sqlclosecheck // see above
 		if err != nil {
 			return nil, err
 		}
