@@ -80,7 +80,9 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	s := &chaos.Server{PID: cmd.Process.Pid}
 	s.Kill = func() error {
 		_ = cmd.Process.Kill() // it may have ended
-		<-ended                // by a signal, of course
+		if err := <-ended; err != nil && cmd.ProcessState == nil {
+			return err // it was not waited for; that a signal ended it is no error
+		}
 		return nil
 	}
 	s.Stop = func() error {

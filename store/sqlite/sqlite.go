@@ -138,8 +138,7 @@ func (t *tx) row(query string, args ...any) *sql.Row {
 
 // stmt returns a statement of this transaction. Every one is in statements: a
 // test fails for one that is not.
-//
-//nolint:sqlclosecheck // the transaction's end closes it
+// The transaction's end closes it.
 func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.ready[query]) }
 
 // wrap says what was being done when err came, unless err is for the caller.
