@@ -26,7 +26,7 @@ type visit struct {
 func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, error) {
 	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
 	if err := e.admit(ctx, v, name); err != nil {
-		v.note(ctx, brig.Refused, err)
+		_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
 		return nil, err
 	}
 	switch {
@@ -86,11 +86,13 @@ func (v *visit) event(p brig.Phase, err error) brig.Event {
 	}
 }
 
-// note writes one event, also when the caller has gone.
-func (v *visit) note(ctx context.Context, p brig.Phase, err error) {
-	if ctxErr := v.e.Store.Append(context.WithoutCancel(ctx), v.event(p, err)); ctxErr != nil {
-		v.e.Log.ErrorContext(ctx, "write audit event", "op", v.op.Name, "err", ctxErr)
+// note writes events, also when the caller has gone.
+func (v *visit) note(ctx context.Context, events ...brig.Event) error {
+	err := v.e.Store.Append(context.WithoutCancel(ctx), events...)
+	if err != nil {
+		v.e.Log.ErrorContext(ctx, "write audit events", "op", v.op.Name, "err", err)
 	}
+	return err
 }
 
 // intent is the event that goes with the call's first record.
@@ -110,11 +112,15 @@ func (v *visit) outcome() brig.Event {
 // in the log.
 func (v *visit) leave(ctx context.Context, err *error) {
 	defer v.e.visits.Done()
-	if v.op.Changes && v.pending {
-		v.note(ctx, brig.Intent, nil)
-	}
 	if v.op.Changes && (!v.told || *err != nil) {
-		v.note(ctx, brig.Finish, *err)
+		events := []brig.Event{v.event(brig.Finish, *err)}
+		if v.pending {
+			events = []brig.Event{v.intent(), events[0]}
+		}
+		if lost := v.note(ctx, events...); *err == nil {
+			// What is not on record is not acknowledged.
+			*err = lost
+		}
 	}
 	if *err == nil {
 		return
