@@ -23,12 +23,15 @@ class Stream(io.TextIOWrapper):
     what stays without an end for a while is flushed by another thread."""
 
     since = 0.0  # when the unfinished line began, 0 for none
+    begun = False  # print writes its values before its end, which mostly follows
 
     def write(self, text):
         n = super().write(text)
         if "\n" in text:
-            self.since = 0.0
-        elif text and not self.since:
+            self.since, self.begun = 0.0, False
+        elif not self.begun:
+            self.begun = bool(text)
+        elif not self.since:
             self.since = time.monotonic()
             Flusher.wake()
         return n

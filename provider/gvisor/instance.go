@@ -28,6 +28,7 @@ type instance struct {
 	guest  guest.Guest
 	watch  *net.UnixConn
 	done   chan struct{}
+	reaped chan struct{} // of a shim that this process has started
 
 	mu     sync.Mutex // guards the fields below
 	exit   *brig.Exit
@@ -247,6 +248,14 @@ func (i *instance) Destroy(ctx context.Context) error {
 	}
 	if i.tether != nil {
 		i.tether.Close()
+	}
+	if i.reaped != nil {
+		// It says goodbye a moment before it has gone. Whoever ends now would
+		// leave it to an init that may take its time.
+		select {
+		case <-i.reaped:
+		case <-ctx.Done():
+		}
 	}
 	// The shim has removed its cgroup unless it was killed.
 	err = errors.Join(err, i.force(ctx))

@@ -196,7 +196,11 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 	theirReady.Close()
 	lock.Close()
 	// Reap it when it ends, if we are still there then.
-	go func() { _ = cmd.Wait() }()
+	i.reaped = make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(i.reaped)
+	}()
 	failpoint.Hit("provider.started")
 
 	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
