@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
@@ -103,6 +104,9 @@ func (e *Engine) claim(m *machine, w wish) {
 		return
 	}
 	m.rec.ID, m.in, m.session = found.id, found.in, found.session
+	if m.session != nil {
+		m.session.Rouse()
+	}
 	if m.rec.Spec.Name == "" {
 		m.rec.Spec.Name = found.name
 	}
@@ -167,8 +171,18 @@ func (e *Engine) destroy(ctx context.Context, id brig.ID, in brig.Instance) {
 // discard ends a machine that nobody can reach any more, without keeping
 // anybody waiting.
 func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
-	e.work.Go(func() { e.destroy(ctx, id, in) })
+	e.work.Go(func() {
+		// To end a machine keeps processors busy that the answer still needs.
+		select {
+		case <-time.After(discardDelay):
+		case <-e.ctx.Done():
+		}
+		e.destroy(ctx, id, in)
+	})
 }
+
+// discardDelay is how long a machine that nobody can reach outlives its use.
+const discardDelay = 3 * time.Millisecond
 
 // destroyDoomed tries again to end what did not go.
 func (e *Engine) destroyDoomed(ctx context.Context) {

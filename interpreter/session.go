@@ -79,6 +79,12 @@ func (s *Session) Prepare() error {
 	return s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 }
 
+// Rouse wakes an interpreter that has waited for long, so that the order that
+// follows finds it awake. Its answer is of no interest.
+func (s *Session) Rouse() {
+	_ = s.send(Order{Op: "ping", Nonce: "rouse"}) // the order finds out if it does not listen
+}
+
 // Sync makes sure that nothing is on its way of what somebody else asked, and
 // that the driver answers. Output that comes meanwhile goes to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {

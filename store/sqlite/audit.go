@@ -68,8 +68,7 @@ func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
 // KeyActor implements brig.Store.
 func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
 	var a brig.Actor
-	err := s.readers.QueryRowContext(ctx,
-		`select actor, tenant, role from keys where hash = $1`, hash[:]).Scan(&a.Name, &a.Tenant, &a.Role)
+	err := s.owner.QueryRowContext(ctx, hash[:]).Scan(&a.Name, &a.Tenant, &a.Role)
 	if errors.Is(err, sql.ErrNoRows) {
 		return brig.Actor{}, contract.UnknownKey()
 	}

@@ -69,6 +69,9 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if err == nil {
 		s.ready, err = prepare(ctx, s.writer)
 	}
+	if err == nil {
+		err = s.prepareReads(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -79,9 +79,7 @@ func (t *tx) putLabels(r *brig.Record) error {
 // Get implements brig.Store.
 func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	// An id names its sandbox for ever, so it wins over an equal name.
-	r, err := scan[brig.Record](s.readers.QueryRowContext(ctx, `
-		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
-		order by id = $2 desc limit 1`, tenant, name))
+	r, err := scan[brig.Record](s.find.QueryRowContext(ctx, tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoSandbox(name)
 	}

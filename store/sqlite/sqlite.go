@@ -33,6 +33,8 @@ type Store struct {
 	// ready are the statements of writes. SQLite spends as long on reading one
 	// as on carrying it out.
 	ready map[string]*sql.Stmt
+	// find and owner are the reads of every call.
+	find, owner *sql.Stmt
 	// soon says that writes do not wait for the disk; synced is what the
 	// writer's connection is set to, for whoever holds that.
 	soon   bool
@@ -112,7 +114,9 @@ func (s *Store) begin(ctx context.Context) (inner *sql.Tx, done func(), err erro
 
 // Soon implements brig.Store.
 func (s *Store) Soon() brig.Store {
-	return &Store{Now: s.Now, writer: s.writer, readers: s.readers, ready: s.ready, soon: true, synced: s.synced}
+	other := *s
+	other.soon = true
+	return &other
 }
 
 // tx is a transaction that writes.
@@ -120,6 +124,8 @@ type tx struct {
 	*sql.Tx
 	ctx   context.Context
 	ready map[string]*sql.Stmt
+	// find and owner are the reads of every call.
+	find, owner *sql.Stmt
 }
 
 // exec carries out a statement, and reports how many rows it changed.

@@ -42,6 +42,21 @@ var statements = []string{
 	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent, putKey,
 }
 
+// The reads of every call.
+const (
+	selectSandbox = `
+		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
+		order by id = $2 desc limit 1`
+	selectOwner = `select actor, tenant, role from keys where hash = $1`
+)
+
+func (s *Store) prepareReads(ctx context.Context) (err error) {
+	if s.find, err = s.readers.PrepareContext(ctx, selectSandbox); err == nil {
+		s.owner, err = s.readers.PrepareContext(ctx, selectOwner)
+	}
+	return err
+}
+
 // prepare reads every statement once; they are closed with the database.
 func prepare(ctx context.Context, db *sql.DB) (map[string]*sql.Stmt, error) {
 	out := map[string]*sql.Stmt{}
