@@ -171,8 +171,16 @@ func (e *Engine) destroy(ctx context.Context, id brig.ID, in brig.Instance) {
 // discard ends a machine that nobody can reach any more, without keeping
 // anybody waiting.
 func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
+	e.work.Go(func() { e.destroy(ctx, id, in) })
+}
+
+// discardDelay is how long a one-shot's machine outlives its program: to end
+// it keeps processors busy that the answer still needs.
+const discardDelay = 3 * time.Millisecond
+
+// discardSoon is discard, when the answer is out.
+func (e *Engine) discardSoon(ctx context.Context, id brig.ID, in brig.Instance) {
 	e.work.Go(func() {
-		// To end a machine keeps processors busy that the answer still needs.
 		select {
 		case <-time.After(discardDelay):
 		case <-e.ctx.Done():
@@ -180,9 +188,6 @@ func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
 		e.destroy(ctx, id, in)
 	})
 }
-
-// discardDelay is how long a machine that nobody can reach outlives its use.
-const discardDelay = 3 * time.Millisecond
 
 // destroyDoomed tries again to end what did not go.
 func (e *Engine) destroyDoomed(ctx context.Context) {

@@ -55,7 +55,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		return nil, err
 	}
 	// Nobody can reach it any more, so nobody waits for that.
-	e.discard(ctx, m.rec.ID, m.in)
+	e.discardSoon(ctx, m.rec.ID, m.in)
 	failpoint.Hit("run.discarded")
 	o.Pool = m.rec.Pool
 	wctx, cancel := cleanup(ctx)
