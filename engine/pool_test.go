@@ -335,7 +335,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			t.Errorf("when all is forgotten: %+v, %d machines", list, len(p.instances()))
 		}
 		for range 40 {
-			mustRun(t, h, python("ann"), brig.PoolMiss)
+			mustRun(t, h, python("ann"), "")
 			time.Sleep(5 * time.Millisecond) // until what was used is gone
 		}
 		pass(time.Minute)

@@ -42,11 +42,16 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 	}
 	defer g.close()
 	r := &report{Bench: "context", About: fmt.Sprintf("%d times 1+1 in an interpreter that keeps its variables, in turns of %d", runs, inARow)}
-	ours, err := g.askContext()
+	// IPython is used where the image has it, and takes its time.
+	ours, err := g.askContext("brig, a context", nil)
 	if err != nil {
 		return err
 	}
-	everyone := []*asked{ours}
+	plain, err := g.askContext("brig, a context without IPython", map[string]string{"BRIG_NO_IPYTHON": "1"})
+	if err != nil {
+		return err
+	}
+	everyone := []*asked{ours, plain}
 	bare, runsc, docker, err := g.peers()
 	if err != nil {
 		return err
@@ -65,7 +70,7 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 	if err := w.takeTurns(everyone, runs); err != nil {
 		return err
 	}
-	base := everyone[1]
+	base := everyone[2]
 	for _, who := range everyone {
 		row := r.row(who.name).times(who.samples)
 		if who != base {
@@ -76,15 +81,16 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 		r.absent(docker.name, docker.absent)
 	}
 	r.atMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
+	r.atMost("p50 of the same without IPython, in ms", millis(plain.median(wallOf)), 1)
 	return w.show(r)
 }
 
-func (g *rig) askContext() (*asked, error) {
-	s, err := g.create(0)
+func (g *rig) askContext(name string, env map[string]string) (*asked, error) {
+	s, err := g.create(0, env)
 	if err != nil {
 		return nil, err
 	}
-	who := &asked{name: "brig, a context through REST"}
+	who := &asked{name: name}
 	who.ask = func() (time.Duration, error) {
 		return clock(func() error { return g.code(s, "1+1", "2") })
 	}

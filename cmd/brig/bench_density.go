@@ -80,7 +80,7 @@ func (b *densityBench) fill(ctx context.Context) error {
 		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
 			return ctx.Err()
 		}
-		s, err := b.rig.create(b.freeze)
+		s, err := b.rig.create(b.freeze, nil)
 		if err == nil {
 			err = b.rig.code(s, "1", "1")
 		}

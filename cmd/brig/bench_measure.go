@@ -13,7 +13,7 @@ import (
 // account finds the cgroup above the sandboxes, and has it stay: it counts
 // what those that have ended used. For that there must be a sandbox.
 func (g *rig) account() error {
-	s, err := g.create(0)
+	s, err := g.create(0, nil)
 	if err != nil {
 		return err
 	}

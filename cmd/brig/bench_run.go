@@ -104,7 +104,7 @@ func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 
 // freeze makes the sandbox that is to be frozen.
 func (b *runBench) freeze() error {
-	s, err := b.none.create(freezeAfter)
+	s, err := b.none.create(freezeAfter, nil)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (b *runBench) runThawed() (sample, error) {
 func (b *runBench) runCreate() (sample, error) {
 	return b.none.measure(func() (wall time.Duration, err error) {
 		start := time.Now()
-		s, err := b.none.create(0)
+		s, err := b.none.create(0, nil)
 		if err != nil {
 			return 0, err
 		}

@@ -80,7 +80,7 @@ func (b *scaleBench) at(ctx context.Context, n int) (level, error) {
 	more := make([]struct{}, n-int(b.rig.live.Load()))
 	err := each(more, func(struct{}) error {
 		say(brig.Progress{Step: fmt.Sprintf("%d live", n)})
-		_, err := b.rig.create(0)
+		_, err := b.rig.create(0, nil)
 		return errors.Join(err, ctx.Err())
 	})
 	for i := 0; i < b.claims+1 && err == nil; i++ {
@@ -101,7 +101,7 @@ func (b *scaleBench) claim() (sample, error) {
 	return b.rig.measure(func() (time.Duration, error) {
 		var s *wire.Sandbox
 		wall, err := clock(func() (err error) {
-			s, err = b.rig.create(0)
+			s, err = b.rig.create(0, nil)
 			return err
 		})
 		if err != nil {

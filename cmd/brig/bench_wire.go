@@ -108,8 +108,8 @@ func (g *rig) oneShot(limits *wire.Limits) (pool string, err error) {
 const rigTTL = 4 * time.Hour
 
 // create makes a sandbox that stays.
-func (g *rig) create(freezeAfter time.Duration) (*wire.Sandbox, error) {
-	in := map[string]any{"ttl_ms": rigTTL.Milliseconds()}
+func (g *rig) create(freezeAfter time.Duration, env map[string]string) (*wire.Sandbox, error) {
+	in := map[string]any{"ttl_ms": rigTTL.Milliseconds(), "env": env}
 	if freezeAfter > 0 {
 		in["freeze_after_ms"] = freezeAfter.Milliseconds()
 	}

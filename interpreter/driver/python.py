@@ -525,10 +525,12 @@ def leave(module):
     attempt(atexit._run_exitfuncs)
     # Threads that still run may use the module: they would only complain.
     if len(sys._current_frames()) == 1:
-        names = [n for n in module.__dict__ if n != "__builtins__"]
+        fresh = type(sys)("").__dict__
+        names = [n for n in module.__dict__ if n not in fresh and n != "__builtins__"]
         for name in sorted(names, key=lambda n: not n.startswith("_")):
             module.__dict__[name] = None
-        gc.collect()
+        if len(names) > 1:  # __file__ is there always; without more there is nothing to let go
+            gc.collect()
     import io
 
     for thing in gc.get_objects():
