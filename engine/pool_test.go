@@ -335,7 +335,9 @@ func TestPoolFollowsDemand(t *testing.T) {
 			t.Errorf("when all is forgotten: %+v, %d machines", list, len(p.instances()))
 		}
 		for range 40 {
-			mustRun(t, h, python("ann"), "")
+			if _, err := h.Run(as(t, brig.Member), python("ann"), brig.IO{}); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(5 * time.Millisecond) // until what was used is gone
 		}
 		pass(time.Minute)
