@@ -124,8 +124,6 @@ type tx struct {
 	*sql.Tx
 	ctx   context.Context
 	ready map[string]*sql.Stmt
-	// find and owner are the reads of every call.
-	find, owner *sql.Stmt
 }
 
 // exec carries out a statement, and reports how many rows it changed.
