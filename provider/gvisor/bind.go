@@ -21,10 +21,13 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		}
 		o.Hostname = spec.Name
 	}
-	if err := i.weigh(cgroup.NormalWeight); err != nil {
-		return err
-	}
-	if !spec.Ephemeral {
+	if spec.Ephemeral {
+		// A one-shot is mostly over before its weight could matter.
+		go func() { _ = i.weigh(cgroup.NormalWeight) }()
+	} else {
+		if err := i.weigh(cgroup.NormalWeight); err != nil {
+			return err
+		}
 		if err := i.l.writeJSON(orderFile, o, true); err != nil {
 			return err
 		}

@@ -1,0 +1,52 @@
+package door_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door"
+)
+
+// revocable is a key that can be taken back.
+type revocable struct {
+	gone  bool
+	asked int
+}
+
+func (r *revocable) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
+	if r.asked++; r.gone {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
+	}
+	return brig.Actor{Name: "ann"}, nil
+}
+
+// A key is looked up once a second, and one that is taken back works for no
+// longer than that.
+func TestRecentKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &revocable{}
+		k := &door.RecentKeys{Keys: r}
+		for range 10 {
+			if a, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil || a.Name != "ann" {
+				t.Fatal(a, err)
+			}
+		}
+		if r.asked != 1 {
+			t.Errorf("the store was asked %d times", r.asked)
+		}
+		r.gone = true
+		time.Sleep(time.Second)
+		for range 2 {
+			if _, err := k.KeyActor(t.Context(), [32]byte{1}); brig.KindOf(err) != brig.Unauthenticated {
+				t.Errorf("a key that was taken back: %v", err)
+			}
+		}
+		r.gone = false
+		if _, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil {
+			t.Error("a refusal was remembered")
+		}
+	})
+}
