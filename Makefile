@@ -39,7 +39,7 @@ lint: ## gofmt, vet, golangci-lint
 	@./.ci/lint
 
 bench: build ## measure against bare processes, runsc and docker
-	$(BIN)/brig bench run
+	$(BIN)/brig bench run -n 5 --hits 20
 	BRIG_BIN_DIR=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime $(or $(N),20x) ./engine ./store/sqlite ./bench
 
 fuzz: ## every fuzz target for a while: make fuzz FOR=30s
