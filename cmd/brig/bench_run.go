@@ -95,7 +95,10 @@ func (b *runBench) close() {
 }
 
 func (b *runBench) peer(ctx context.Context, p *peer) *contender {
-	who := &contender{name: p.name, run: func() (sample, error) { return p.oneShot(ctx) }}
+	who := &contender{name: p.name, run: func() (sample, error) {
+		time.Sleep(calmTime) // as those have that it is compared with
+		return p.oneShot(ctx)
+	}}
 	if p.absent != "" {
 		who.run, who.note = nil, "not present ("+p.absent+")"
 	}
