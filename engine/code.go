@@ -29,11 +29,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if code, err = e.checkCode(code); err != nil {
 		return nil, err
 	}
-	in, err := e.running(v.rec)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := e.awake(ctx, v.rec, in)
+	in, rest, err := e.use(ctx, v.rec)
 	if err != nil {
 		return nil, err
 	}

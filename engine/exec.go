@@ -23,11 +23,7 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
 		return nil, err
 	}
-	in, err := e.running(v.rec)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := e.awake(ctx, v.rec, in)
+	in, rest, err := e.use(ctx, v.rec)
 	if err != nil {
 		return nil, err
 	}

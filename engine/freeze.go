@@ -19,6 +19,16 @@ type sleeper struct {
 	timer  *time.Timer
 }
 
+// use returns the machine of a sandbox that runs, awake until the returned
+// function is called.
+func (e *Engine) use(ctx context.Context, rec *brig.Record) (in brig.Instance, rest func(), err error) {
+	if in, err = e.running(rec); err != nil {
+		return nil, nil, err
+	}
+	rest, err = e.awake(ctx, rec, in)
+	return in, rest, err
+}
+
 // awake makes sure that a sandbox is not frozen until the returned function is
 // called. Most sandboxes never are.
 func (e *Engine) awake(ctx context.Context, rec *brig.Record, in brig.Instance) (rest func(), err error) {
