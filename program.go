@@ -37,13 +37,18 @@ func ParseLanguage(s string) (Language, error) {
 		WithHint("use one of: python, javascript, typescript, bash")
 }
 
+// JupyterPrefix begins a language that is the name of a Jupyter kernel.
+const JupyterPrefix = "jupyter:"
+
 // ParseContextLanguage is ParseLanguage for contexts, which also interpret
 // what an image has a Jupyter kernel for.
 func ParseContextLanguage(s string) (Language, error) {
 	if l, ok := aliases[s]; ok {
 		return l, nil
 	}
-	if len(s) == 0 || len(s) > 64 || strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789+#._-") != "" || s[0] == '-' {
+	// "jupyter:python3" names a kernel of which the language is one of ours.
+	name := strings.TrimPrefix(s, JupyterPrefix)
+	if len(name) == 0 || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789+#._-") != "" || name[0] == '-' {
 		return "", InvalidField("language", "%q is not a language", s).
 			WithHint("use python, javascript, typescript, bash, or the name of a Jupyter kernel that the image has")
 	}

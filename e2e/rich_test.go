@@ -283,7 +283,7 @@ func (n notebook) streams() {
 // An image that has Jupyter kernels gives their languages through them.
 func (n notebook) kernel() {
 	n.t.Helper()
-	c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "python3"})
+	c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "jupyter:python3"})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func TestHangUpEndsOneShots(t *testing.T) {
 	}
 	t.Run("command line killed", func(t *testing.T) { killed(t, t.TempDir()) })
 	t.Run("command line of a server killed", func(t *testing.T) {
-		s := startServer(t, dataDir(t))
+		s := startServer(t, dataDir(t), "--pool", "0") // which is not what is looked for
 		killed(t, s.dir, s.cmd.Process.Pid)
 	})
 	t.Run("command line interrupted", func(t *testing.T) {

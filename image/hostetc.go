@@ -26,7 +26,7 @@ const (
 func hostFiles() []string {
 	return []string{
 		"os-release", "debian_version", "ld.so.cache", "ld.so.conf", "localtime", "timezone",
-		"mime.types", "services", "protocols", "locale.alias", "magic", "magic.mime", "ssl/openssl.cnf",
+		"matplotlibrc", "mime.types", "services", "protocols", "locale.alias", "magic", "magic.mime", "ssl/openssl.cnf",
 	}
 }
 

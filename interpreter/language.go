@@ -53,9 +53,10 @@ func Lookup(l brig.Language) (Language, bool) {
 // Jupyter returns how code in a language that is none of ours is interpreted:
 // by a Jupyter kernel of the image, of that name or for that language.
 func Jupyter(l brig.Language) Language {
+	name := strings.TrimPrefix(string(l), brig.JupyterPrefix)
 	return Language{
-		Name: l, Prefix: "jp-", Argv: []string{"python3", Dir + "/jupyter.py", string(l)}, Files: files("jupyter"),
-		Program: "Jupyter kernel for " + string(l),
+		Name: l, Prefix: "jp-", Argv: []string{"python3", Dir + "/jupyter.py", name}, Files: files("jupyter"),
+		Program: "Jupyter kernel for " + name,
 	}
 }
 

@@ -105,7 +105,7 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	leader, ended, err := a.reaper.fork(func() (int, error) {
 		// Limits are inherited over fork. Under the reaper's lock one fork
 		// happens at a time, so nobody else inherits these.
-		restore := setLimits(x.call.Processes, x.call.OpenFiles)
+		restore := setLimits(processes(x.call), x.call.OpenFiles)
 		defer restore()
 		return syscall.ForkExec(file, argv, attr)
 	})
@@ -116,6 +116,20 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	x.leader = leader
 	x.mu.Unlock()
 	return ended, nil
+}
+
+// processes is the limit of processes for a call. gVisor counts what root runs
+// together with the threads of the agent that started it (a task that becomes
+// root stays with its parent's counter), so root gets that many more.
+func processes(call wire.Exec) uint64 {
+	if call.UID != 0 || call.Processes == 0 {
+		return call.Processes
+	}
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return call.Processes
+	}
+	return call.Processes + uint64(len(threads))
 }
 
 func spawnError(name string, err error) error {
