@@ -88,7 +88,11 @@ class Kernel:
 
     def run(self, code, silent=False):
         """Run code and yield what the kernel says of it, to the end."""
-        request = self.client.execute(code, silent=silent, store_history=not silent, allow_stdin=False)
+        # After an error a kernel refuses for a moment what it takes to have been
+        # queued behind it. Nothing is: one cell is sent after the other.
+        request = self.client.execute(
+            code, silent=silent, store_history=not silent, allow_stdin=False, stop_on_error=False
+        )
         while True:
             try:
                 message = self.client.get_iopub_msg(timeout=GLANCE)
