@@ -80,7 +80,8 @@ func (b *densityBench) fill(ctx context.Context) error {
 		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
 			return ctx.Err()
 		}
-		s, err := b.rig.create(b.freeze, nil)
+		// IPython is three times the interpreter, and nothing here needs it.
+		s, err := b.rig.create(b.freeze, map[string]string{"BRIG_NO_IPYTHON": "1"})
 		if err == nil {
 			err = b.rig.code(s, "1", "1")
 		}
