@@ -42,10 +42,8 @@ func newCapacity(o Capacity) *capacity {
 // enter waits until a machine may be made. What it returns is called when it
 // has been.
 func (c *capacity) enter(ctx context.Context) (leave func(), err error) {
-	if c.Room != nil {
-		if err := c.Room(); err != nil {
-			return nil, err
-		}
+	if err := c.room(); err != nil {
+		return nil, err
 	}
 	leave = func() { <-c.making }
 	select {
@@ -69,6 +67,14 @@ func (c *capacity) enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// room says why there is no room for one more machine, if there is none.
+func (c *capacity) room() error {
+	if c.Room == nil {
+		return nil
+	}
+	return c.Room()
 }
 
 // busy says that callers wait: what is done ahead of time must not compete.

@@ -29,14 +29,11 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if code, err = e.checkCode(code); err != nil {
 		return nil, err
 	}
-	in, rest, err := e.use(ctx, v.rec)
+	in, rest, err := e.occupy(ctx, v.rec, code.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer rest()
-	if err := e.renew(ctx, v.rec, in, code.Timeout); err != nil {
-		return nil, err
-	}
 	c, err := e.contextFor(ctx, v.rec, in, code)
 	if err != nil {
 		return nil, err
@@ -76,6 +73,11 @@ func (e *Engine) checkCode(code brig.Code) (brig.Code, error) {
 		return code, brig.InvalidField("language", "a context has its language already").WithHint("leave out context_id or language")
 	}
 	var err error
+	if code.Context == "" {
+		if code.Language, err = contextLanguage(code.Language); err != nil {
+			return code, err
+		}
+	}
 	if code.Timeout, err = e.Bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
 		return code, err
 	}
@@ -87,9 +89,6 @@ func (e *Engine) checkCode(code brig.Code) (brig.Code, error) {
 func (e *Engine) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
 	if code.Context != "" {
 		return e.context(rec.ID, code.Context)
-	}
-	if code.Language == "" {
-		code.Language = brig.Python
 	}
 	id := "default-" + string(code.Language)
 	if c, err := e.context(rec.ID, id); err == nil {

@@ -26,7 +26,6 @@ type codeContext struct {
 	mu      sync.Mutex // guards the fields below
 	told    brig.CodeContext
 	session *interpreter.Session // nil when it is dead
-	starts  int                  // how many interpreters it has had
 	env     map[string]string    // set for every run, where the interpreter did not start with it
 	removed bool
 }
@@ -35,10 +34,9 @@ type codeContext struct {
 type note struct {
 	Context brig.CodeContext
 	Env     map[string]string
-	Starts  int
 }
 
-// of returns the contexts of a sandbox, an empty set at first.
+// contextsOf returns the contexts of a sandbox, an empty set at first.
 func (e *Engine) contextsOf(id brig.ID) *contexts {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,14 +21,11 @@ func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.Conte
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	in, rest, err := e.use(ctx, v.rec)
+	in, rest, err := e.occupy(ctx, v.rec, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer rest()
-	if err := e.renew(ctx, v.rec, in, 0); err != nil {
-		return nil, err
-	}
 	c, err := e.newContext(ctx, v.rec, in, "cx"+strings.ToLower(rand.Text()), spec)
 	if err != nil {
 		return nil, err
@@ -40,15 +37,12 @@ func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.Conte
 // newContext starts a context. Of two that start under one id at once, both
 // callers get the first.
 func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Instance, id string, spec brig.ContextSpec) (*codeContext, error) {
-	if spec.Language == "" {
-		spec.Language = brig.Python
+	var err error
+	if spec.Language, err = contextLanguage(spec.Language); err != nil {
+		return nil, err
 	}
 	if spec.Dir == "" {
 		spec.Dir = workspace
-	}
-	var err error
-	if spec.Language, err = brig.ParseContextLanguage(string(spec.Language)); err != nil {
-		return nil, err
 	}
 	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
 		return nil, err
@@ -85,6 +79,14 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 	return c, nil
 }
 
+// contextLanguage is the language that a caller means, Python by default.
+func contextLanguage(l brig.Language) (brig.Language, error) {
+	if l == "" {
+		return brig.Python, nil
+	}
+	return brig.ParseContextLanguage(string(l))
+}
+
 // startContext gives a context an interpreter. The caller has its turn in the
 // context's line.
 func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
@@ -93,17 +95,15 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	if !ours {
 		lang = interpreter.Jupyter(spec.Language)
 	}
-	c.mu.Lock()
-	c.starts++
-	// A server that died may have started one that nobody knows of.
-	procID := fmt.Sprintf("%s.%d.%s", c.told.ID, c.starts, strings.ToLower(rand.Text()[:8]))
-	c.mu.Unlock()
 	env := map[string]string{}
 	maps.Copy(env, rec.Spec.Env)
 	maps.Copy(env, spec.Env)
 	session := e.contextsOf(rec.ID).take(spec, env)
 	if session == nil {
 		env = nil // it is started with it
+		// Never the same again: a server that died may have started one that
+		// nobody knows of.
+		procID := c.told.ID + "." + strings.ToLower(rand.Text())
 		var err error
 		if session, err = open(ctx, in, procID, lang, brig.Command{Env: spec.Env, Dir: spec.Dir}); err != nil {
 			return e.lost(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
@@ -118,7 +118,7 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	}
 	c.session, c.env = session, env
 	c.told.Flavor, c.told.Version, c.told.Count = session.Flavor, session.Version, 0
-	b, err := json.Marshal(note{c.told, env, c.starts})
+	b, err := json.Marshal(note{c.told, env})
 	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("encode context: %w", err)
@@ -169,15 +169,11 @@ func (e *Engine) InterruptContext(ctx context.Context, name, id string) (err err
 		return err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	_, rest, err := e.use(ctx, v.rec)
+	_, c, rest, err := e.useContext(ctx, v.rec, id)
 	if err != nil {
 		return err
 	}
 	defer rest()
-	c, err := e.context(v.rec.ID, id)
-	if err != nil {
-		return err
-	}
 	return c.interrupt(ctx)
 }
 
@@ -199,15 +195,11 @@ func (e *Engine) RestartContext(ctx context.Context, name, id string) (_ *brig.C
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	in, rest, err := e.use(ctx, v.rec)
+	in, c, rest, err := e.useContext(ctx, v.rec, id)
 	if err != nil {
 		return nil, err
 	}
 	defer rest()
-	c, err := e.context(v.rec.ID, id)
-	if err != nil {
-		return nil, err
-	}
 	if err := e.stopInterpreter(ctx, in, c); err != nil {
 		return nil, err
 	}
@@ -255,15 +247,11 @@ func (e *Engine) RemoveContext(ctx context.Context, name, id string) (err error)
 		return err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	in, rest, err := e.use(ctx, v.rec)
+	in, c, rest, err := e.useContext(ctx, v.rec, id)
 	if err != nil {
 		return err
 	}
 	defer rest()
-	c, err := e.context(v.rec.ID, id)
-	if err != nil {
-		return err
-	}
 	cs := e.contextsOf(v.rec.ID)
 	cs.mu.Lock()
 	delete(cs.by, id)

@@ -25,12 +25,20 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 		if err := json.Unmarshal(k.Note, &n); err != nil {
 			return fmt.Errorf("decode note of %s: %w", k.ID, err)
 		}
-		c := &codeContext{told: n.Context, env: n.Env, starts: n.Starts}
+		c := &codeContext{told: n.Context, env: n.Env}
 		c.session = &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
+		// Before anybody can find it: nobody is let in until it answers.
+		leave, err := c.line.join(ctx)
+		if err != nil {
+			return err
+		}
 		cs.mu.Lock()
 		cs.by[n.Context.ID] = c
 		cs.mu.Unlock()
-		e.work.Go(func() { e.reviveContext(ctx, rec, in, c) })
+		e.work.Go(func() {
+			defer leave()
+			e.reviveContext(ctx, rec, in, c)
+		})
 	}
 	return nil
 }
@@ -40,13 +48,10 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 // on which all servers start again is slow, and the variables are worth a wait.
 const reviveTime = 10 * time.Second
 
+// reviveContext finds out whether an interpreter answers. The caller has its
+// turn in the context's line.
 func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) {
 	ctx = context.WithoutCancel(ctx)
-	leave, err := c.line.join(ctx)
-	if err != nil {
-		return
-	}
-	defer leave()
 	rest, err := e.awake(ctx, rec, in)
 	if err != nil {
 		return

@@ -23,14 +23,11 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
 		return nil, err
 	}
-	in, rest, err := e.use(ctx, v.rec)
+	in, rest, err := e.occupy(ctx, v.rec, cmd.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer rest()
-	if err := e.renew(ctx, v.rec, in, cmd.Timeout); err != nil {
-		return nil, err
-	}
 	return e.exec(ctx, v.rec, in, cmd, sio)
 }
 

@@ -29,6 +29,31 @@ func (e *Engine) use(ctx context.Context, rec *brig.Record) (in brig.Instance, r
 	return in, rest, err
 }
 
+// occupy is use for something that may take as long as timeout, and renews the
+// lease.
+func (e *Engine) occupy(ctx context.Context, rec *brig.Record, timeout time.Duration) (in brig.Instance, rest func(), err error) {
+	if in, rest, err = e.use(ctx, rec); err != nil {
+		return nil, nil, err
+	}
+	if err = e.renew(ctx, rec, in, timeout); err != nil {
+		rest()
+		return nil, nil, err
+	}
+	return in, rest, nil
+}
+
+// useContext is use for one of the sandbox's contexts.
+func (e *Engine) useContext(ctx context.Context, rec *brig.Record, id string) (in brig.Instance, c *codeContext, rest func(), err error) {
+	if in, rest, err = e.use(ctx, rec); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = e.context(rec.ID, id); err != nil {
+		rest()
+		return nil, nil, nil, err
+	}
+	return in, c, rest, nil
+}
+
 // awake makes sure that a sandbox is not frozen until the returned function is
 // called. Most sandboxes never are.
 func (e *Engine) awake(ctx context.Context, rec *brig.Record, in brig.Instance) (rest func(), err error) {

@@ -30,19 +30,16 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return nil, err
 	}
 	if err = e.furnish(ctx, m); err != nil {
-		m.letGo()
-		e.forget(ctx, m.rec)
+		e.undo(ctx, m)
 		return nil, err
 	}
-	if spec.Ephemeral && m.rec.State == brig.Running {
+	if m.rec.State == brig.Running { // as claim left it
 		e.adopt(m.rec, m.in)
 		return m, nil
 	}
 	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
 	if err := e.Store.Put(ctx, m.rec); err != nil {
-		m.letGo()
-		e.destroy(ctx, m.rec.ID, m.in)
-		e.forget(ctx, m.rec)
+		e.undo(ctx, m)
 		return nil, err
 	}
 	failpoint.Hit("engine.running")
@@ -80,10 +77,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		store = store.Soon()
 	}
 	if err := store.Put(ctx, m.rec, v.intent()); err != nil {
-		if m.in != nil {
-			m.letGo()
-			e.destroy(ctx, m.rec.ID, m.in)
-		}
+		e.scrap(ctx, m)
 		return nil, err
 	}
 	failpoint.Hit("engine.registered")
@@ -123,9 +117,7 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	spec := m.rec.Spec
 	spec.Image = m.rec.Digest
 	if m.in != nil {
-		if err = m.in.Bind(ctx, spec, m.rec.Expires); err != nil {
-			e.destroy(ctx, m.rec.ID, m.in)
-		}
+		err = m.in.Bind(ctx, spec, m.rec.Expires)
 		failpoint.Hit("engine.bound")
 		return err
 	}
@@ -145,6 +137,20 @@ func (m *machine) letGo() {
 		m.session.Close()
 		m.session = nil
 	}
+}
+
+// scrap ends what there is of a machine; the caller waits for that.
+func (e *Engine) scrap(ctx context.Context, m *machine) {
+	m.letGo()
+	if m.in != nil {
+		e.destroy(ctx, m.rec.ID, m.in)
+	}
+}
+
+// undo is scrap of a machine that is on record, which it is not after.
+func (e *Engine) undo(ctx context.Context, m *machine) {
+	e.scrap(ctx, m)
+	e.forget(ctx, m.rec)
 }
 
 // forget removes the record of a sandbox that did not start.

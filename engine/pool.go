@@ -40,7 +40,7 @@ type kind struct {
 	limits   brig.Limits
 }
 
-// of returns k without what does not matter while a machine waits.
+// shelved returns k without what does not matter while a machine waits.
 func (k kind) shelved() kind {
 	k.limits.Output = 0
 	return k
@@ -102,21 +102,20 @@ func (p *pool) claim(kinds ...kind) (*waiting, brig.PoolUse) {
 	defer p.mu.Unlock()
 	for i, k := range kinds {
 		last := i == len(kinds)-1
-		s := p.shelves[k.shelved()]
-		if s == nil && !last {
+		if p.shelves[k.shelved()] == nil && !last {
 			continue
 		}
-		s = p.shelf(k.shelved())
+		s := p.shelf(k.shelved())
 		w := s.pop()
-		switch {
-		case w != nil:
-			s.demand.count(p.e.Now())
+		if w == nil && !last {
+			continue
+		}
+		s.demand.count(p.e.Now())
+		if w != nil {
 			s.hits++
 			return w, brig.PoolHit
-		case last:
-			s.demand.count(p.e.Now())
-			s.misses++
 		}
+		s.misses++
 	}
 	return nil, brig.PoolMiss
 }

@@ -37,7 +37,7 @@ func (p *pool) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		p.trim()
-		for !p.e.capacity.busy() {
+		for !p.e.capacity.busy() && p.e.capacity.room() == nil {
 			s := p.missing()
 			if s == nil {
 				break
@@ -118,14 +118,12 @@ func (p *pool) missing() *shelf {
 			worst, gap = s, g
 		}
 	}
-	if worst == nil || p.closed || used+p.Each > p.Memory || p.noRoom() {
+	if worst == nil || p.closed || used+p.Each > p.Memory {
 		return nil
 	}
 	worst.making++
 	return worst
 }
-
-func (p *pool) noRoom() bool { return p.e.capacity.Room != nil && p.e.capacity.Room() != nil }
 
 // trim ends what is not wanted any more, and forgets shelves that nobody has
 // asked for in a long time.

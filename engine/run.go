@@ -48,13 +48,12 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	o, err := e.perform(ctx, m, job, sio)
 	failpoint.Hit("run.performed")
 	e.drop(m.rec.ID)
-	m.letGo()
 	if err != nil {
-		e.destroy(ctx, m.rec.ID, m.in)
-		e.forget(ctx, m.rec)
+		e.undo(ctx, m)
 		return nil, err
 	}
 	// Nobody can reach it any more, so nobody waits for that.
+	m.letGo()
 	e.discardSoon(ctx, m.rec.ID, m.in)
 	failpoint.Hit("run.discarded")
 	o.Pool = m.rec.Pool
