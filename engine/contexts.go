@@ -110,6 +110,14 @@ func (c *codeContext) end() {
 	}
 }
 
+// has reports whether s is still the context's interpreter: whoever restarts
+// or removes a context takes it away at any moment.
+func (c *codeContext) has(s *interpreter.Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session == s
+}
+
 // prepare has the interpreter load what cells need before the first comes.
 func (c *codeContext) prepare() {
 	c.mu.Lock()

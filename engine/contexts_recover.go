@@ -25,8 +25,8 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 		if err := json.Unmarshal(k.Note, &n); err != nil {
 			return fmt.Errorf("decode note of %s: %w", k.ID, err)
 		}
-		c := &codeContext{told: n.Context, env: n.Env}
-		c.session = &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
+		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
+		c := &codeContext{told: n.Context, env: n.Env, session: s}
 		// Before anybody can find it: nobody is let in until it answers.
 		leave, err := c.line.join(ctx)
 		if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 		cs.mu.Unlock()
 		e.work.Go(func() {
 			defer leave()
-			e.reviveContext(ctx, rec, in, c)
+			e.reviveContext(ctx, rec, in, c, s)
 		})
 	}
 	return nil
@@ -50,20 +50,19 @@ const reviveTime = 10 * time.Second
 
 // reviveContext finds out whether an interpreter answers. The caller has its
 // turn in the context's line.
-func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) {
+func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext, s *interpreter.Session) {
 	ctx = context.WithoutCancel(ctx)
 	rest, err := e.awake(ctx, rec, in)
 	if err != nil {
 		return
 	}
 	defer rest()
-	s := c.session
 	watchdog := time.AfterFunc(reviveTime, func() {
 		_ = s.Kill(ctx) // the answer does not come then
 	})
 	defer watchdog.Stop()
 	_ = s.Signal(ctx, "SIGINT")
-	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil {
+	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil && c.has(s) {
 		if err := e.stopInterpreter(ctx, in, c); err != nil {
 			e.Log.ErrorContext(ctx, "end an interpreter that does not answer", "context", c.told.ID, "err", err)
 		}

@@ -227,3 +227,42 @@ func TestContextsOutliveTheServer(t *testing.T) {
 		}
 	})
 }
+
+// A context can be restarted, removed and used from the first moment of a
+// server that has found it, while that server still finds out whether its
+// interpreter answers.
+func TestFoundContextsAreAtOnceThere(t *testing.T) {
+	ctx := as(t, brig.Member)
+	for i := range 60 {
+		h := newHouse(t, nil)
+		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.RunCode(ctx, "box", brig.Code{Source: "set x here"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		next := engine.New(t.Context(), h.Options)
+		if err := next.Recover(ctx); err != nil {
+			t.Fatal(err)
+		}
+		const id = "default-python"
+		want := ""
+		switch i % 3 {
+		case 0:
+			if _, err := next.RestartContext(ctx, "box", id); err != nil {
+				t.Fatalf("restart: %v", err)
+			}
+		case 1:
+			if err := next.RemoveContext(ctx, "box", id); err != nil {
+				t.Fatalf("remove: %v", err)
+			}
+		default:
+			want = "here"
+		}
+		r, err := next.RunCode(ctx, "box", brig.Code{Source: "get x"}, nil)
+		if err != nil || mainValue(r) != want {
+			t.Fatalf("round %d: x is %q, want %q; %v", i, mainValue(r), want, err)
+		}
+		next.Close()
+	}
+}
