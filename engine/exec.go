@@ -36,9 +36,6 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 	x := &brig.Execution{Sandbox: rec.ID, Command: cmd}
 	x.ExecID = newExecID()
 	x.Started = e.Now().UTC()
-	if rec.Spec.Ephemeral {
-		return e.execOnce(ctx, rec, in, x, sio)
-	}
 	if err := e.Store.PutExec(ctx, x); err != nil {
 		return nil, err
 	}
@@ -83,15 +80,16 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 }
 
 // execOnce runs the command of a one-shot, whose outcome is its record.
-func (e *Engine) execOnce(ctx context.Context, rec *brig.Record, in brig.Instance, x *brig.Execution, sio brig.IO) (*brig.Result, error) {
+func (e *Engine) execOnce(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	id := newExecID()
 	out, errs := newCapture(rec.Spec.Limits.Output), newCapture(rec.Spec.Limits.Output)
 	streams := sio
 	streams.Stdout, streams.Stderr = tee(out, sio.Stdout), tee(errs, sio.Stderr)
-	res, err := in.Exec(ctx, x.ExecID, x.Command, streams)
+	res, err := in.Exec(ctx, id, cmd, streams)
 	if err != nil && (res == nil || !res.Done) {
 		return nil, e.lost(ctx, rec, in, err)
 	}
-	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.output(), errs.output()
+	res.ExecID, res.Stdout, res.Stderr = id, out.output(), errs.output()
 	return res, err
 }
 

@@ -179,7 +179,7 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 		}
 	}
 	if j.lang == nil {
-		res, err := e.exec(ctx, m.rec, m.in, j.cmd, sio)
+		res, err := e.execOnce(ctx, m.rec, m.in, j.cmd, sio)
 		if err != nil {
 			return nil, err
 		}
