@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -104,21 +105,12 @@ func (c *cli) runCode(ctx context.Context, svc brig.Service, name string, code b
 		return c.printJSON(res)
 	}
 	if res.Error != nil {
-		fmt.Fprintln(c.stderr, strings.TrimRight(firstOf(res.Error.Traceback, res.Error.Name+": "+res.Error.Value), "\n"))
+		fmt.Fprintln(c.stderr, strings.TrimRight(cmp.Or(res.Error.Traceback, res.Error.Name+": "+res.Error.Value), "\n"))
 	}
 	if res.TimedOut {
 		fmt.Fprintln(c.stderr, "brig: its time was over")
 	}
 	return nil
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 func (c *cli) contextCommand() *cobra.Command {
@@ -150,7 +142,7 @@ func (c *cli) contextCommand() *cobra.Command {
 	create.Flags().StringVarP(&spec.language, "language", "l", "", "python (default), javascript, typescript or bash")
 	create.Flags().StringVar(&spec.dir, "cwd", "", "working directory (default /workspace)")
 	create.Flags().StringArrayVarP(&spec.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
-	list := &cobra.Command{
+	ls := &cobra.Command{
 		Use: "ls NAME", Aliases: []string{"list"}, Short: "List a sandbox's interpreters", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return c.listContexts(ctx, svc, args[0]) })
@@ -167,7 +159,7 @@ func (c *cli) contextCommand() *cobra.Command {
 	}
 	interrupt := c.onContext("interrupt", "Interrupt the code that runs, as Ctrl-C does", brig.Service.InterruptContext)
 	remove := c.onContext("rm", "End an interpreter", brig.Service.RemoveContext)
-	cmd.AddCommand(create, list, interrupt, restart, remove)
+	cmd.AddCommand(create, ls, interrupt, restart, remove)
 	return cmd
 }
 
@@ -193,18 +185,13 @@ func (c *cli) showContext(x *brig.CodeContext, err error) error {
 }
 
 func (c *cli) listContexts(ctx context.Context, svc brig.Service, name string) error {
-	list, err := svc.Contexts(ctx, name)
+	all, err := svc.Contexts(ctx, name)
 	if err != nil {
 		return err
 	}
-	if c.asJSON {
-		return c.printJSON(list)
-	}
-	var rows [][]string
-	for _, x := range list {
-		rows = append(rows, []string{x.ID, string(x.Spec.Language), x.Flavor + " " + x.Version, string(x.State), fmt.Sprint(x.Count)})
-	}
-	return c.table("ID\tLANGUAGE\tINTERPRETER\tSTATE\tRUNS", rows)
+	return list(c, all, "ID\tLANGUAGE\tINTERPRETER\tSTATE\tRUNS", func(x *brig.CodeContext) []string {
+		return []string{x.ID, string(x.Spec.Language), x.Flavor + " " + x.Version, string(x.State), fmt.Sprint(x.Count)}
+	})
 }
 
 func (c *cli) poolCommand() *cobra.Command {
@@ -212,21 +199,17 @@ func (c *cli) poolCommand() *cobra.Command {
 		Use: "pool", Short: "Show what waits to be used", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				list, err := svc.Pool(ctx)
+				shelves, err := svc.Pool(ctx)
 				if err != nil {
 					return err
 				}
-				if c.asJSON {
-					return c.printJSON(list)
-				}
-				var rows [][]string
-				for _, s := range list {
-					rows = append(rows, []string{
-						short(s.Image), firstOf(string(s.Language), "-"), brig.FormatBytes(s.Limits.Memory), fmt.Sprint(s.Target), fmt.Sprint(s.Ready),
+				const header = "IMAGE\tLANGUAGE\tMEMORY\tTARGET\tREADY\tMAKING\tHITS\tMISSES\tREFILL"
+				return list(c, shelves, header, func(s brig.PoolShelf) []string {
+					return []string{
+						short(s.Image), cmp.Or(string(s.Language), "-"), brig.FormatBytes(s.Limits.Memory), fmt.Sprint(s.Target), fmt.Sprint(s.Ready),
 						fmt.Sprint(s.Making), fmt.Sprint(s.Hits), fmt.Sprint(s.Misses), s.Refill.Round(time.Millisecond).String(),
-					})
-				}
-				return c.table("IMAGE\tLANGUAGE\tMEMORY\tTARGET\tREADY\tMAKING\tHITS\tMISSES\tREFILL", rows)
+					}
+				})
 			})
 		},
 	}

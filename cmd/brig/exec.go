@@ -120,15 +120,11 @@ func (c *cli) sandboxExecs() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				list, err := svc.ListExecs(ctx, args[0])
+				execs, err := svc.ListExecs(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				if c.asJSON {
-					return c.printJSON(list)
-				}
-				var rows [][]string
-				for _, x := range list {
+				return list(c, execs, "EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", func(x *brig.Execution) []string {
 					what := strings.Join(x.Command.Argv, " ") + x.Command.Shell
 					if r := []rune(what); len(r) > 60 {
 						what = string(r[:59]) + "…"
@@ -137,9 +133,8 @@ func (c *cli) sandboxExecs() *cobra.Command {
 					if x.Done {
 						state = fmt.Sprint("exit ", x.ExitCode)
 					}
-					rows = append(rows, []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")})
-				}
-				return c.table("EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", rows)
+					return []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")}
+				})
 			})
 		},
 	}

@@ -32,22 +32,17 @@ func (c *cli) imageList() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				list, err := svc.Images(ctx)
+				images, err := svc.Images(ctx)
 				if err != nil {
 					return err
 				}
-				if c.asJSON {
-					return c.printJSON(list)
-				}
-				var rows [][]string
-				for _, i := range list {
+				return list(c, images, "NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", func(i *brig.Image) []string {
 					size := "-"
 					if i.Size > 0 {
 						size = fmt.Sprintf("%dMiB", i.Size>>20)
 					}
-					rows = append(rows, []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)})
-				}
-				return c.table("NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", rows)
+					return []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)}
+				})
 			})
 		},
 	}

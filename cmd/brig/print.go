@@ -77,6 +77,18 @@ func (c *cli) table(header string, rows [][]string) error {
 	return w.Flush()
 }
 
+// list shows a list as JSON, or a row of a table for each of its items.
+func list[T any](c *cli, items []T, header string, row func(T) []string) error {
+	if c.asJSON {
+		return c.printJSON(items)
+	}
+	var rows [][]string
+	for _, item := range items {
+		rows = append(rows, row(item))
+	}
+	return c.table(header, rows)
+}
+
 // ago writes a moment as people do.
 func ago(t time.Time) string {
 	if t.IsZero() {
