@@ -77,7 +77,7 @@ type run struct {
 	Options
 	*Report
 	load *load
-	host *host
+	host *Host
 	rand *rand.Rand
 	srv  *Server
 }
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
-	h, err := newHost(o.Dir)
+	h, err := NewHost(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +167,9 @@ func (r *run) kill(ctx context.Context) error {
 		return nil
 	}
 	name := map[string]string{"shim": shimName, "sentry": sentryName, "gofer": goferName}[who]
-	var list []process
-	for _, p := range r.host.processes(r.srv.PID) {
-		if p.name == name && r.sandboxOf(p) != "" {
+	var list []Process
+	for _, p := range r.host.Processes(r.srv.PID) {
+		if p.name() == name && r.sandboxOf(p) != "" {
 			list = append(list, p)
 		}
 	}
@@ -178,7 +178,7 @@ func (r *run) kill(ctx context.Context) error {
 	}
 	p := list[r.rand.IntN(len(list))]
 	r.load.doom(r.sandboxOf(p))
-	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill %s: %w", who, err)
 	}
 	r.Killed[who]++
@@ -186,9 +186,10 @@ func (r *run) kill(ctx context.Context) error {
 }
 
 // sandboxOf says whose a process is.
-func (r *run) sandboxOf(p process) brig.ID {
-	for _, id := range r.host.folders() {
-		if strings.Contains(p.all, id) {
+func (r *run) sandboxOf(p Process) brig.ID {
+	folders, _ := r.host.Folders() // a victim of which nothing is known is passed over
+	for _, id := range folders {
+		if strings.Contains(p.Cmdline+p.Cgroups, id) {
 			return brig.ID(id)
 		}
 	}
@@ -288,7 +289,10 @@ func (r *run) idle(ctx context.Context) error {
 		for _, s := range shelves {
 			ready, making = ready+s.Ready, making+s.Making
 		}
-		have := r.host.folders()
+		have, err := r.host.Folders()
+		if err != nil {
+			return err
+		}
 		why = fmt.Sprintf("%d sandboxes wait, %d are being made, and there are folders %v", ready, making, have)
 		if making == 0 && ready > 0 && len(have) == ready {
 			return nil

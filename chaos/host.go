@@ -1,10 +1,11 @@
 package chaos
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,25 +13,41 @@ import (
 	"strings"
 )
 
-// host looks at what belongs to a data folder on this machine. How that is
+// Host looks at what belongs to a data folder on this machine. How that is
 // named is written down here once more, so that a provider that changes a
 // name, or forgets what has an older one, is noticed.
-type host struct{ dir, group string }
+type Host struct {
+	Dir   string // without symbolic links
+	Group string // the cgroup above those of its sandboxes
+}
 
-func newHost(dir string) (*host, error) {
+// NewHost returns a Host for a data folder.
+func NewHost(dir string) (*Host, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, fmt.Errorf("look at the data folder: %w", err)
 	}
 	sum := sha256.Sum256([]byte(real))
-	return &host{dir: real, group: "/brig/" + hex.EncodeToString(sum[:6])}, nil
+	return &Host{Dir: real, Group: "/brig/" + hex.EncodeToString(sum[:6])}, nil
 }
 
-// process is one of the data folder's.
-type process struct {
-	pid  int
-	name string // the first word of its command line
-	all  string // its command line and cgroups
+// Process is one of the machine's, as /proc shows it.
+type Process struct {
+	PID, Parent int
+	State       byte
+	Cmdline     string // its words, separated by spaces
+	Cgroups     string // its line in each hierarchy
+}
+
+// String names a process in a list of leaks.
+func (p Process) String() string {
+	return fmt.Sprintf("process %d (%c, parent %d) %.120s", p.PID, p.State, p.Parent, p.Cmdline)
+}
+
+// name is the program, without its folder.
+func (p Process) name() string {
+	word, _, _ := strings.Cut(p.Cmdline, " ")
+	return filepath.Base(word)
 }
 
 // The names of the processes that a sandbox is made of.
@@ -40,10 +57,13 @@ const (
 	goferName  = "runsc-gofer"
 )
 
-// processes lists the processes that work for a data folder, apart from some.
-func (h *host) processes(except ...int) []process {
+// Processes lists the processes that belong to a data folder: those whose
+// command line or program is in it, and those in its cgroup. This process and
+// the given ones do not count, and neither do zombies that this process itself
+// has not waited for.
+func (h *Host) Processes(except ...int) []Process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
-	var out []process
+	var out []Process
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(d))
 		if err != nil || pid == os.Getpid() || slices.Contains(except, pid) {
@@ -51,25 +71,32 @@ func (h *host) processes(except ...int) []process {
 		}
 		// Each may end while it is looked at; what cannot be read is gone.
 		cmdline, _ := os.ReadFile(d + "/cmdline")
+		exe, _ := os.Readlink(d + "/exe")
 		groups, _ := os.ReadFile(d + "/cgroup")
-		if !bytes.Contains(cmdline, []byte(h.dir)) && !bytes.Contains(groups, []byte(h.group+"/")) {
+		p := Process{PID: pid, Cmdline: strings.ReplaceAll(string(cmdline), "\x00", " "), Cgroups: string(groups)}
+		if !strings.Contains(p.Cmdline, h.Dir) && !strings.Contains(exe, h.Dir) && !strings.Contains(p.Cgroups, h.Group+"/") {
 			continue
 		}
-		if stat, err := os.ReadFile(d + "/stat"); err != nil || bytes.Contains(stat, []byte(") X ")) {
+		stat, err := os.ReadFile(d + "/stat")
+		if err != nil {
 			continue
 		}
-		name, _, _ := bytes.Cut(cmdline, []byte{0})
-		all := strings.ReplaceAll(string(cmdline), "\x00", " ")
-		out = append(out, process{pid: pid, name: filepath.Base(string(name)), all: all + " " + string(groups)})
+		// The name, in parentheses, may hold anything.
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		p.State = fields[0][0]
+		p.Parent, _ = strconv.Atoi(fields[1])
+		if p.State != 'X' && (p.State != 'Z' || p.Parent != os.Getpid()) {
+			out = append(out, p)
+		}
 	}
 	return out
 }
 
-// cgroups lists the groups of the sandboxes, in every hierarchy.
-func (h *host) cgroups() []string {
+// Cgroups lists the groups of the sandboxes, in every hierarchy.
+func (h *Host) Cgroups() []string {
 	var out []string
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		names, _ := filepath.Glob(root + h.group + "/*")
+		names, _ := filepath.Glob(root + h.Group + "/*")
 		for _, name := range names {
 			if st, err := os.Stat(name); err == nil && st.IsDir() {
 				out = append(out, name)
@@ -79,19 +106,22 @@ func (h *host) cgroups() []string {
 	return out
 }
 
-// folders lists the sandboxes' folders.
-func (h *host) folders() []string {
-	entries, _ := os.ReadDir(filepath.Join(h.dir, "sandboxes"))
+// Folders lists the sandboxes' folders.
+func (h *Host) Folders() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(h.Dir, "sandboxes"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list folders of sandboxes: %w", err)
+	}
 	var out []string
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
-	return out
+	return out, nil
 }
 
-// mounts lists the mounts below the data folder, in every mount namespace that
+// Mounts lists the mounts below the data folder, in every mount namespace that
 // a process keeps alive.
-func (h *host) mounts() []string {
+func (h *Host) Mounts() []string {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	seen := map[string]bool{}
 	var out []string
@@ -103,7 +133,7 @@ func (h *host) mounts() []string {
 		seen[ns] = true
 		b, _ := os.ReadFile(d + "/mountinfo")
 		for line := range strings.Lines(string(b)) {
-			if strings.Contains(line, h.dir) {
+			if strings.Contains(line, h.Dir) {
 				out = append(out, ns+" "+strings.TrimSpace(line))
 			}
 		}
@@ -113,13 +143,13 @@ func (h *host) mounts() []string {
 
 // files lists what else is in the data folder, but for what SQLite has beside
 // its file.
-func (h *host) files() []string {
+func (h *Host) files() []string {
 	var out []string
 	for _, pattern := range []string{"*", ".*", "bin/*", "bin/.*", "images/*", "images/.*"} {
-		names, _ := filepath.Glob(filepath.Join(h.dir, pattern))
+		names, _ := filepath.Glob(filepath.Join(h.Dir, pattern))
 		for _, name := range names {
 			if !strings.HasSuffix(name, "-wal") && !strings.HasSuffix(name, "-shm") {
-				out = append(out, strings.TrimPrefix(name, h.dir+"/"))
+				out = append(out, strings.TrimPrefix(name, h.Dir+"/"))
 			}
 		}
 	}
@@ -128,10 +158,14 @@ func (h *host) files() []string {
 
 // leaks lists by kind what there is although no server runs and no sandbox
 // was left.
-func (h *host) leaks(before []string) map[string][]string {
-	out := map[string][]string{"cgroups": h.cgroups(), "mounts": h.mounts(), "folders": h.folders()}
-	for _, p := range h.processes() {
-		out["processes"] = append(out["processes"], fmt.Sprintf("%d %.120s", p.pid, p.all))
+func (h *Host) leaks(before []string) map[string][]string {
+	folders, err := h.Folders()
+	if err != nil {
+		folders = []string{err.Error()} // what cannot be seen may be there
+	}
+	out := map[string][]string{"cgroups": h.Cgroups(), "mounts": h.Mounts(), "folders": folders}
+	for _, p := range h.Processes() {
+		out["processes"] = append(out["processes"], p.String())
 	}
 	for _, f := range h.files() {
 		if !slices.Contains(before, f) {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/chaos"
 )
 
 // processOf finds a process of one sandbox by the beginning of its command
@@ -18,8 +18,8 @@ import (
 func processOf(t *testing.T, dir string, id brig.ID, name string) int {
 	t.Helper()
 	for _, p := range processes(t, dir) {
-		if strings.HasPrefix(p.cmdline, name) && strings.Contains(p.cmdline, string(id)) {
-			return p.pid
+		if strings.HasPrefix(p.Cmdline, name) && strings.Contains(p.Cmdline, string(id)) {
+			return p.PID
 		}
 	}
 	t.Fatalf("sandbox %s has no process %s: %v", id, name, processes(t, dir))
@@ -27,12 +27,11 @@ func processOf(t *testing.T, dir string, id brig.ID, name string) int {
 }
 
 // ofSandbox lists the processes of one sandbox.
-func ofSandbox(t *testing.T, dir string, id brig.ID) []process {
+func ofSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 	t.Helper()
-	var out []process
+	var out []chaos.Process
 	for _, p := range processes(t, dir) {
-		groups, _ := os.ReadFile("/proc/" + strings.Fields(p.String())[1] + "/cgroup")
-		if strings.Contains(p.cmdline, string(id)) || strings.Contains(string(groups), string(id)) {
+		if strings.Contains(p.Cmdline+p.Cgroups, string(id)) {
 			out = append(out, p)
 		}
 	}

@@ -86,16 +86,20 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 // admin of the tenant "acme".
 func newEngine(t testing.TB, disabled ...string) (*engine.Engine, context.Context) {
 	t.Helper()
+	return engineWith(t, engine.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, disabled...)
+}
+
+// engineWith is newEngine with options of the test's own.
+func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Engine, context.Context) {
+	t.Helper()
 	dir := t.TempDir()
 	p, images := newProvider(t, dir, disabled...)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(),
-		Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
-	})
+	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
+	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
 	t.Cleanup(func() {
 		e.Close()

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
-	"github.com/brig-run/brig/store/sqlite"
 )
 
 // poisons are what a program may leave behind in its interpreter and its
@@ -162,27 +160,12 @@ func TestNobodyShares(t *testing.T) {
 // wait.
 func pooledEngine(t testing.TB, n int) (*engine.Engine, context.Context) {
 	t.Helper()
-	dir := t.TempDir()
-	p, images := newProvider(t, dir)
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(),
+	e, ctx := engineWith(t, engine.Options{
 		Pool: engine.PoolOptions{Memory: 2 * brig.GiB, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}}},
 	})
 	if err := e.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
-	t.Cleanup(func() {
-		e.Close()
-		if n, err := p.Sweep(context.WithoutCancel(ctx), nil); err != nil {
-			t.Errorf("sweep (%d left): %v", n, err)
-		}
-		store.Close()
-	})
 	return e, ctx
 }
 

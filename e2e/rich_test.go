@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"image/png"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
-	"github.com/brig-run/brig/store/sqlite"
 )
 
 // Agents' clients expect of a context what a notebook does, in an image that
@@ -47,21 +45,7 @@ func TestRichCode(t *testing.T) {
 // packages.
 func engineWithImage(t *testing.T, name string, packages ...string) (*engine.Engine, context.Context) {
 	t.Helper()
-	dir := t.TempDir()
-	p, images := newProvider(t, dir)
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := engine.New(t.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds()})
-	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
-	t.Cleanup(func() {
-		e.Close()
-		if _, err := p.Sweep(context.WithoutCancel(ctx), nil); err != nil {
-			t.Errorf("sweep: %v", err)
-		}
-		store.Close()
-	})
+	e, ctx := engineWith(t, engine.Options{})
 	if _, err := e.BuildImage(ctx, brig.ImageBuild{Name: name, Packages: packages}, nil); err != nil {
 		t.Fatalf("build an image: %v", err)
 	}

@@ -56,7 +56,7 @@ func begun(t *testing.T, dir string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		for _, p := range processes(t, dir) {
-			if strings.Contains(p.cmdline, "brig-agent") || strings.HasPrefix(p.cmdline, "runsc-sandbox") {
+			if strings.Contains(p.Cmdline, "brig-agent") || strings.HasPrefix(p.Cmdline, "runsc-sandbox") {
 				return
 			}
 		}
