@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -82,7 +83,7 @@ func (h *Host) Processes(except ...int) []Process {
 			continue
 		}
 		// The name, in parentheses, may hold anything.
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		p.State = fields[0][0]
 		p.Parent, _ = strconv.Atoi(fields[1])
 		if p.State != 'X' && (p.State != 'Z' || p.Parent != os.Getpid()) {
