@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			return nil, err
 		}
 		if (i+1)%20 == 0 {
-			o.Say("%d kills, %d runs", i+1, len(r.load.runs))
+			o.Say("%d kills, %d runs", i+1, r.load.done().Runs)
 		}
 	}
 	quit()

@@ -51,6 +51,13 @@ func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	f(&l.counts)
 }
 
+// done counts what succeeded until now.
+func (l *ledger) done() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
 // lose notes something acknowledged that is not there.
 func (l *ledger) lose(format string, args ...any) {
 	l.mu.Lock()
