@@ -14,7 +14,7 @@ ARTIFACTS = "/workspace/artifacts"
 # What programs are likely to use, for as long as it costs little memory.
 LIKELY = (
     "json re traceback linecache ast opcode threading subprocess collections datetime"
-    " math random time io types functools itertools typing tempfile shutil resource"
+    " math random time io types functools itertools typing tempfile shutil resource atexit gc"
 ).split()
 
 
@@ -114,6 +114,7 @@ class Channel:
         os.set_inheritable(fd, False)
         self.fd = fd
         self.rest = b""
+        self.held = ""
         self.lock = _thread.allocate_lock()
         self.main = _thread.get_ident()
         self.ident = _thread.get_ident
@@ -127,12 +128,17 @@ class Channel:
             pass
         self.fd = -1
 
+    def hold(self, message):
+        """Say a message with the next one, which comes in a moment."""
+        self.held += encode(message) + "\n"
+
     def say(self, message, lost=1):
         """Tell the host, or exit with the code lost when there is none."""
         if self.fd < 0:
             return
-        data = memoryview((encode(message) + "\n").encode("ascii"))
-        quiet = Quiet() if self.ident() == self.main else None
+        text, self.held = self.held + encode(message) + "\n", ""
+        data = memoryview(text.encode("ascii"))
+        quiet = Quiet() if not deaf and self.ident() == self.main else None
         try:
             with self.lock:
                 while data:
@@ -168,7 +174,14 @@ def on_interrupt(handler):
     """Set what SIGINT does. One that is pending strikes here at the latest."""
     import _signal
 
-    return _signal.signal(_signal.SIGINT, handler)
+    global deaf
+    deaf = False
+    before = _signal.signal(_signal.SIGINT, handler)
+    deaf = handler is ignore
+    return before
+
+
+deaf = False  # SIGINT does nothing now: each call that says so costs
 
 
 class Quiet:
@@ -411,12 +424,6 @@ def search_path(env):
     sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE]
 
 
-def reseed():
-    """A sandbox may be the copy of another one, and random know it."""
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
-
-
 def program(order, channel):
     """Run a whole program and exit as it does."""
     import _signal
@@ -433,7 +440,6 @@ def program(order, channel):
         enter(order)
         search_path(order.get("env"))
         confine(order.get("limits"))
-        reseed()
         fork_by_default()
         # Lines appear when they are printed, also when time runs out.
         sys.stdout.reconfigure(line_buffering=True)
@@ -517,12 +523,19 @@ def leave(module):
     """End as the interpreter does: wait for threads, run what atexit was given,
     let go of the program's objects and flush what is left in files."""
     import atexit
-    import gc
 
     threading = sys.modules.get("threading")
     if threading is not None:
         attempt(threading._shutdown)
     attempt(atexit._run_exitfuncs)
+    let_go(module)
+
+
+def let_go(module):
+    """The part of leave that can be done again."""
+    import gc
+    import io
+
     # Threads that still run may use the module: they would only complain.
     if len(sys._current_frames()) == 1:
         fresh = type(sys)("").__dict__
@@ -531,8 +544,6 @@ def leave(module):
             module.__dict__[name] = None
         if len(names) > 1:  # __file__ is there always; without more there is nothing to let go
             gc.collect()
-    import io
-
     for thing in gc.get_objects():
         if isinstance(thing, (io.TextIOWrapper, io.BufferedWriter)):
             attempt(thing.flush)
@@ -597,21 +608,34 @@ def warm(order, channel):
 def rehearse():
     """Go where a program goes, so that the first one finds every import made
     and every page in memory."""
-    module = type(sys)("rehearsal")
+    real, path, argv = sys.stdout, sys.path[:], sys.argv
     try:
-        run("def main(n=6): return [str(n * 7)]", None, module, {})
-        run("1 / 0", None, module, {})
-    except ZeroDivisionError as exc:
-        traceback = sys.modules.get("traceback")
-        if traceback is not None:
-            traceback.format_exception(type(exc), exc, exc.__traceback__)
+        with open(os.devnull, "w") as sys.stdout:
+            sys.stdout.reconfigure(line_buffering=True)
+            play("print(6 * 7)\ndef main(n=6): return [str(n * 7)]")
+            play("1 / 0")
+            play("import os, sys\nprint(os.getpid(), file=sys.stdout)")
+    finally:
+        sys.stdout, sys.path[:], sys.argv = real, path, argv
     linecache = sys.modules.get("linecache")
     if linecache is not None:
         linecache.cache.pop("main.py", None)
-    reseed()
     listing(ARTIFACTS)
     os.write(1, b"")
-    sys.stdout.flush()
+
+
+def play(source):
+    """Do with a source what program does, as far as that can be undone."""
+    module = type(sys)("rehearsal")
+    module.__file__ = "main.py"
+    enter({})
+    search_path({})
+    try:
+        run(source, None, module, {})
+    except ZeroDivisionError as exc:
+        explain(exc)
+    let_go(module)
+    attempt(hush)
 
 
 def serve(channel):

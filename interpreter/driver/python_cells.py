@@ -252,7 +252,9 @@ class Shell:
         if not self.running:
             return  # a thread that displays when no cell is there to show it
         flush()
-        self.channel.say({"type": kind, "data": self.rich.encoded(forms)})
+        # The end follows a result, and goes to the host with it.
+        say = self.channel.hold if kind == "result" else self.channel.say
+        say({"type": kind, "data": self.rich.encoded(forms)})
 
     def describe(self, error):
         value = "" if isinstance(error, SystemExit) and error.code is None else driver.message(error)
@@ -335,7 +337,6 @@ def open_shell(channel):
     open_streams()
     sys.argv = [""]
     driver.search_path(None)
-    driver.reseed()
     driver.fork_by_default()
     os.environ.setdefault("MPLBACKEND", "Agg")
     # The sandbox is all that a system's packages are there for.

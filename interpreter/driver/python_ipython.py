@@ -40,18 +40,32 @@ class Publisher(DisplayPublisher):
         """What was shown stays: the host has it already."""
 
 
+# Types whose values have no form but their text, unless somebody asks for one.
+SIMPLE = (int, float, bool, complex, str, bytes)
+
+
 class Formatter(DisplayFormatter):
     """IPython's forms and our own: frames, charts, JSON."""
 
     special = Any()
 
     def format(self, value, include=None, exclude=None):
+        kind = type(value)
+        if kind in SIMPLE and not include and not exclude and not self.registered(kind):
+            # A dozen formatters would be asked, which takes half of a short cell.
+            return {"text/plain": self.formatters["text/plain"](value)}, {}
         data, metadata = super().format(value, include, exclude)
         try:
             data.update(self.special(value))
         except Exception:
             pass  # a value that has none
         return data, metadata
+
+    def registered(self, kind):
+        """Tell whether somebody has a form of their own for a type."""
+        if self.ipython_display_formatter.type_printers or self.mimebundle_formatter.type_printers:
+            return True
+        return any(kind in f.type_printers for name, f in self.formatters.items() if name != "text/plain")
 
 
 class Interactive(InteractiveShell):
