@@ -79,9 +79,9 @@ type Store interface {
 	Events(ctx context.Context, n int) ([]Event, error)
 
 	// Soon returns the same store with another promise: what is written
-	// through it outlives this process at once, and a power cut as soon as
-	// anything is written that was not. It is for what only matters together
-	// with such a write.
+	// through it outlives this process at once, and a power cut some 20
+	// milliseconds later. It is for what is about a sandbox that a power cut
+	// ends as well.
 	Soon() Store
 
 	Close() error

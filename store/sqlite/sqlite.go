@@ -37,14 +37,16 @@ type Store struct {
 	find, owner *sql.Stmt
 	// soon says that writes do not wait for the disk; synced is what the
 	// writer's connection is set to, for whoever holds that.
-	soon   bool
-	synced *bool
+	soon    bool
+	synced  *bool
+	flusher *flusher
 }
 
 var _ brig.Store = (*Store)(nil)
 
 // Close implements brig.Store. It waits for what is being written.
 func (s *Store) Close() error {
+	s.flusher.stop()
 	// The writer last: the last connection to go folds the WAL into the file,
 	// which a read-only one cannot.
 	if err := errors.Join(s.readers.Close(), s.writer.Close()); err != nil {
@@ -56,6 +58,9 @@ func (s *Store) Close() error {
 // write runs f in a transaction that nobody else writes beside. It commits
 // when f succeeds, the events with it, and changes nothing otherwise.
 func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
+	if err := s.flusher.failed(); err != nil {
+		return err
+	}
 	inner, done, err := s.begin(ctx)
 	if err != nil {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
@@ -83,6 +88,9 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) erro
 	}
 	err = inner.Commit()
 	failpoint.Hit("store.committed")
+	if err == nil && s.soon {
+		s.flusher.later()
+	}
 	return err
 }
 
@@ -157,11 +165,16 @@ func wrap(err error, format string, args ...any) error {
 			return brig.Errorf(brig.Unavailable, "the server's disk is full").
 				WithHint("free space in the data folder").Because(err)
 		case ioError:
-			return brig.Errorf(brig.Unavailable, "the server cannot read or write its records").
-				WithHint("look at the disk of the data folder; the server's log has the cause").Because(err)
+			return broken(err)
 		}
 	}
 	return err
+}
+
+// broken is what a caller is told of a disk that fails.
+func broken(err error) error {
+	return brig.Errorf(brig.Unavailable, "the server cannot read or write its records").
+		WithHint("look at the disk of the data folder; the server's log has the cause").Because(err)
 }
 
 // Results of SQLite, of which the higher bits are details.

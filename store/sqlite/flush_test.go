@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// A flush that fails is told to the next who writes, once.
+func TestFlushFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &flusher{log: filepath.Join(file, "no folder")}
+		f.later()
+		f.later()
+		if err := f.failed(); err != nil {
+			t.Errorf("at once: %v", err)
+		}
+		time.Sleep(flushDelay)
+		synctest.Wait()
+		if err := f.failed(); brig.KindOf(err) != brig.Unavailable {
+			t.Errorf("after the delay: %v", err)
+		}
+		if err := f.failed(); err != nil {
+			t.Errorf("it is told again: %v", err)
+		}
+		f.log = file
+		f.later()
+		time.Sleep(flushDelay)
+		synctest.Wait()
+		if err := f.failed(); err != nil {
+			t.Errorf("a flush that succeeds: %v", err)
+		}
+		f.stop()
+		f.log = filepath.Join(file, "no folder")
+		f.later()
+		time.Sleep(flushDelay)
+		synctest.Wait()
+		if err := f.failed(); err != nil {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
