@@ -53,7 +53,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 			return nil, err
 		}
 	}
-	r := newCodeRun(e, v.rec, in, c, on)
+	r := newCodeRun(e, v.rec, in, c, v.withholdEvents(on))
 	r.res.Queued = queued
 	res, err := r.do(ctx, code)
 	failpoint.Hit("code.ran")
@@ -119,10 +119,20 @@ type codeRun struct {
 	signals sync.WaitGroup
 }
 
-func newCodeRun(e *Engine, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
+// withholdEvents returns on, which nobody tells before the intent is on record.
+func (v *visit) withholdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) error {
 	if on == nil {
-		on = func(brig.CodeEvent) error { return nil }
+		return func(brig.CodeEvent) error { return nil }
 	}
+	return func(ev brig.CodeEvent) error {
+		if err := v.recorded(); err != nil {
+			return err
+		}
+		return on(ev)
+	}
+}
+
+func newCodeRun(e *Engine, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
 	limit := rec.Spec.Limits.Output
 	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: newCapture(limit), err: newCapture(limit), begin: time.Now()}
 	c.mu.Lock()

@@ -80,14 +80,15 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 }
 
 // execOnce runs the command of a one-shot, whose outcome is its record.
-func (e *Engine) execOnce(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+func (e *Engine) execOnce(ctx context.Context, m *machine, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	id := newExecID()
-	out, errs := newCapture(rec.Spec.Limits.Output), newCapture(rec.Spec.Limits.Output)
+	limit := m.rec.Spec.Limits.Output
+	out, errs := newCapture(limit), newCapture(limit)
 	streams := sio
 	streams.Stdout, streams.Stderr = tee(out, sio.Stdout), tee(errs, sio.Stderr)
-	res, err := in.Exec(ctx, id, cmd, streams)
+	res, err := m.in.Exec(ctx, id, cmd, streams)
 	if err != nil && (res == nil || !res.Done) {
-		return nil, e.lost(ctx, rec, in, err)
+		return nil, err
 	}
 	res.ExecID, res.Stdout, res.Stderr = id, out.output(), errs.output()
 	return res, err

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"io"
+	"sync"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
@@ -18,6 +20,7 @@ type visit struct {
 	// pending says that the intent is not on record yet: it goes with the
 	// record that the call writes first. told says that the outcome is.
 	pending, told bool
+	beside        func() error // waits for what is written beside the call; nil for nothing
 }
 
 // enter lets a call in or refuses it: who is it, may they, and is the sandbox
@@ -33,11 +36,8 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 	case op == brig.OpRun, op == brig.OpCreate:
 		v.pending = true
 	case op == brig.OpRunCode:
-		// What code does to variables does not outlive a power cut either; the
-		// outcome's write makes both events durable.
-		if err := e.Store.Soon().Append(ctx, v.event(brig.Intent, nil)); err != nil {
-			return nil, err
-		}
+		intent := v.event(brig.Intent, nil)
+		v.writeBeside(func() error { return v.store().Append(context.WithoutCancel(ctx), intent) })
 	case op.Changes:
 		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
 			return nil, err
@@ -86,9 +86,67 @@ func (v *visit) event(p brig.Phase, err error) brig.Event {
 	}
 }
 
+// store is where the call's events go. What code does in a sandbox does not
+// outlive a power cut, so its events need not wait for the disk.
+func (v *visit) store() brig.Store {
+	if v.op == brig.OpRunCode || v.op == brig.OpRun {
+		return v.e.Store.Soon()
+	}
+	return v.e.Store
+}
+
+// writeBeside has f write the intent while the call goes on. It is for code
+// that runs in a sandbox: what it does stays in there, and nothing comes out
+// before recorded has returned.
+func (v *visit) writeBeside(f func() error) {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	v.beside = sync.OnceValue(func() error { return <-done })
+}
+
+// recorded returns when the intent is on record, or says why it is not.
+func (v *visit) recorded() error {
+	if v.beside == nil {
+		return nil
+	}
+	return v.beside()
+}
+
+// withhold returns sio, to which nothing goes before the intent is on record.
+func (v *visit) withhold(sio brig.IO) brig.IO {
+	if v.beside == nil {
+		return sio
+	}
+	for _, w := range []*io.Writer{&sio.Stdout, &sio.Stderr} {
+		if *w != nil {
+			*w = recordedWriter{v, *w}
+		}
+	}
+	if started := sio.Started; started != nil {
+		sio.Started = func(id string) {
+			if v.recorded() == nil {
+				started(id)
+			}
+		}
+	}
+	return sio
+}
+
+type recordedWriter struct {
+	v *visit
+	io.Writer
+}
+
+func (w recordedWriter) Write(p []byte) (int, error) {
+	if err := w.v.recorded(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(p)
+}
+
 // note writes events, also when the caller has gone.
 func (v *visit) note(ctx context.Context, events ...brig.Event) error {
-	err := v.e.Store.Append(context.WithoutCancel(ctx), events...)
+	err := v.store().Append(context.WithoutCancel(ctx), events...)
 	if err != nil {
 		v.e.Log.ErrorContext(ctx, "write audit events", "op", v.op.Name, "err", err)
 	}
@@ -112,6 +170,9 @@ func (v *visit) outcome() brig.Event {
 // in the log.
 func (v *visit) leave(ctx context.Context, err *error) {
 	defer v.e.visits.Done()
+	if lost := v.recorded(); *err == nil {
+		*err = lost
+	}
 	if v.op.Changes && (!v.told || *err != nil) {
 		events := []brig.Event{v.event(brig.Finish, *err)}
 		if v.pending {

@@ -156,7 +156,7 @@ func (a *attempt) postMortem(ctx context.Context, err error) error {
 	if waitErr == nil {
 		return nil
 	}
-	return a.e.lost(ctx, a.m.rec, a.m.in, errors.Join(err, waitErr))
+	return errors.Join(err, waitErr)
 }
 
 // oomTime is how long after an interpreter's end its machine may turn out to

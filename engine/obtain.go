@@ -30,6 +30,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return nil, err
 	}
 	if err = e.furnish(ctx, m); err != nil {
+		_ = v.recorded() // before it is forgotten
 		e.undo(ctx, m)
 		return nil, err
 	}
@@ -50,7 +51,8 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 
 // register writes the record of a machine that is about to be made or bound,
 // and the call's intent with it. A claim from the pool comes first: the
-// record has the id of what was claimed.
+// record has the id of what was claimed. That of a claimed one-shot is written
+// while its program runs, unless its name may be taken.
 func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
 	e.imageUse.RLock()
 	defer e.imageUse.RUnlock()
@@ -71,12 +73,17 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		m.rec.Spec.Name = newName(w.prefix)
 	}
 	v.id = m.rec.ID
-	store := e.Store
-	if m.rec.State == brig.Running {
-		// A power cut ends the machine, too: its record need not outlive that.
-		store = store.Soon()
+	intent := v.intent()
+	if m.rec.State == brig.Running && spec.Name == "" {
+		rec := *m.rec // m's is read meanwhile
+		v.writeBeside(func() error {
+			err := v.store().Put(context.WithoutCancel(ctx), &rec, intent)
+			failpoint.Hit("engine.registered")
+			return err
+		})
+		return m, nil
 	}
-	if err := store.Put(ctx, m.rec, v.intent()); err != nil {
+	if err := e.Store.Put(ctx, m.rec, intent); err != nil {
 		e.scrap(ctx, m)
 		return nil, err
 	}

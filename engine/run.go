@@ -36,7 +36,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
 		if err == nil {
-			err = e.Store.PutRun(ctx, v.actor.Tenant, o)
+			err = v.store().PutRun(ctx, v.actor.Tenant, o)
 		}
 		return o, err
 	}
@@ -45,8 +45,14 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		return nil, err
 	}
 	// Whatever happens from here on, the sandbox ends.
-	o, err := e.perform(ctx, m, job, sio)
+	o, err := e.perform(ctx, m, job, v.withhold(sio))
 	failpoint.Hit("run.performed")
+	switch lost := v.recorded(); {
+	case err == nil:
+		err = lost
+	case ctx.Err() == nil:
+		err = e.lost(ctx, m.rec, m.in, err)
+	}
 	e.drop(m.rec.ID)
 	if err != nil {
 		e.undo(ctx, m)
@@ -59,7 +65,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	o.Pool = m.rec.Pool
 	wctx, cancel := cleanup(ctx)
 	defer cancel()
-	if err := e.Store.EndRun(wctx, m.rec.ID, v.actor.Tenant, o, v.outcome()); err != nil {
+	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, o, v.outcome()); err != nil {
 		e.forget(ctx, m.rec)
 		return nil, err
 	}
@@ -179,7 +185,7 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 		}
 	}
 	if j.lang == nil {
-		res, err := e.execOnce(ctx, m.rec, m.in, j.cmd, sio)
+		res, err := e.execOnce(ctx, m, j.cmd, sio)
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +196,7 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 	if m.session == nil {
 		var err error
 		if m.session, err = open(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
-			return nil, e.lost(ctx, m.rec, m.in, notStarted(m.rec.Spec.Image, *j.lang, err))
+			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
 		}
 	}
 	return e.interpret(ctx, m, j, sio)

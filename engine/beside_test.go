@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/store/mem"
+)
+
+// slowStore is a store whose writes through Soon take a while and may fail.
+type slowStore struct {
+	brig.Store
+	soon bool
+	fail *error
+}
+
+// slowness is longer than what runs beside such a write.
+const slowness = time.Minute
+
+func (s slowStore) Soon() brig.Store { s.soon = true; return s }
+
+func (s slowStore) wait() error {
+	if !s.soon {
+		return nil
+	}
+	time.Sleep(slowness)
+	return *s.fail
+}
+
+func (s slowStore) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
+	return errors.Join(s.wait(), s.Store.Put(ctx, r, events...))
+}
+
+func (s slowStore) Append(ctx context.Context, events ...brig.Event) error {
+	return errors.Join(s.wait(), s.Store.Append(ctx, events...))
+}
+
+// told notes when something came out of a sandbox.
+type told struct {
+	bytes.Buffer
+	at time.Time
+}
+
+func (w *told) Write(p []byte) (int, error) {
+	if w.at.IsZero() {
+		w.at = time.Now()
+	}
+	return w.Buffer.Write(p)
+}
+
+// Programs run while their intent is written; nothing comes out of them before
+// it is, and nothing at all when it cannot be.
+func TestNothingComesOutBeforeTheIntent(t *testing.T) {
+	for what, call := range map[string]func(t *testing.T, h *house, out *told) error{
+		"run": func(t *testing.T, h *house, out *told) error {
+			o, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{Stdout: out})
+			if err == nil && o.Pool != brig.PoolHit {
+				t.Errorf("it was a %q", o.Pool)
+			}
+			return err
+		},
+		"code": func(t *testing.T, h *house, out *told) error {
+			_, err := h.RunCode(as(t, brig.Admin), "box", brig.Code{Source: "echo hi"}, func(ev brig.CodeEvent) error {
+				_, err := out.Write(ev.Stdout)
+				return err
+			})
+			return err
+		},
+	} {
+		for _, fails := range []bool{false, true} {
+			name := what
+			if fails {
+				name += ", and it is not"
+			}
+			t.Run(name, func(t *testing.T) {
+				var fail error
+				o := warm(2)
+				o.Store = slowStore{Store: mem.New(), fail: &fail}
+				bubble(t, engine.Options{Pool: o.Pool, Store: o.Store}, func(t *testing.T, h *house, p *tricky) {
+					if _, err := h.Create(as(t, brig.Admin), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+						t.Fatal(err)
+					}
+					settled()
+					if fails {
+						fail = errors.New("the disk is full")
+					}
+					begin, out := time.Now(), &told{}
+					err := call(t, h, out)
+					if (err != nil) != fails {
+						t.Errorf("the call's error is %v", err)
+					}
+					if fails && out.Len() > 0 {
+						t.Errorf("%q came out", out)
+					}
+					if early := out.at.Sub(begin); !fails && early < slowness {
+						t.Errorf("something came out after %v", early)
+					}
+					h.Close()
+				})
+			})
+		}
+	}
+}
