@@ -12,6 +12,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/brig-run/brig/guest/agent"
 	"github.com/brig-run/brig/interpreter"
@@ -35,6 +36,11 @@ func main() {
 			os.Exit(1)
 		}
 		return
+	}
+	if os.Getenv("GOGC") == "" {
+		// Little is alive at any time: collecting it so often would cost more
+		// than the memory.
+		debug.SetGCPercent(300)
 	}
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
