@@ -5,20 +5,25 @@ import (
 	"io"
 )
 
-// Process is a program that runs in an instance and talks with the host: by
-// messages on its descriptor 3, each one line, apart from its output. It goes
-// on when nobody listens, until a pipe is full. Methods may be called from
-// several goroutines, Receive from one at a time.
+// Process is a program that runs in an instance. One with a channel talks with
+// the host by messages on its descriptor 3, each one line, apart from its
+// output. It goes on when nobody listens, until a pipe is full. Methods may be
+// called from several goroutines, Receive from one at a time.
 type Process interface {
+	// PID is its id inside the instance.
+	PID() int
 	// Send writes one message.
 	Send(message []byte) error
 	// Receive returns what comes next: a part of the output, or one message.
 	// Output that was written before a message comes before it. It returns
-	// io.EOF when the program is gone and all has been read. What it returns
-	// is only valid until the next call.
+	// io.EOF when the program is gone and all has been read; without a channel,
+	// when everything that holds its output is gone. What it returns is only
+	// valid until the next call.
 	Receive() (From, []byte, error)
-	// Stdin is the program's standard input.
+	// Stdin is the program's standard input, or what its terminal reads.
 	Stdin() io.WriteCloser
+	// Resize tells it how large its terminal is.
+	Resize(ctx context.Context, size Terminal) error
 	// Signal sends a signal ("SIGINT") to the program and its children.
 	Signal(ctx context.Context, name string) error
 	// Kill ends the program and everything that it started.

@@ -3,6 +3,7 @@ package brig
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 )
 
@@ -48,9 +49,9 @@ type Instance interface {
 	// were at creation, its lease and everything else is spec's. One that
 	// stays ephemeral may keep the lease it had: its maker ends it.
 	Bind(ctx context.Context, spec Spec, lease time.Time) error
-	// Start starts one command with a channel to the host, under an id that
-	// the caller chose. Its timeout is not looked at.
-	Start(ctx context.Context, id string, cmd Command) (Process, error)
+	// Start starts one command under an id that the caller chose, and does
+	// not wait for it. Its timeout is not looked at.
+	Start(ctx context.Context, id string, cmd Command, s Streams) (Process, error)
 	// Keep makes a process that Start returned outlive this server, with a
 	// note, under its id; an empty note lets go of it. Kept finds what is kept.
 	Keep(ctx context.Context, p Process, note []byte) error
@@ -65,11 +66,17 @@ type Instance interface {
 	// Collect reads the artifacts in dir, and names those that were too many
 	// or too large.
 	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
+	// Files are the machine's.
+	Files() Files
+	// Dial connects to a port inside; see Service.Dial.
+	Dial(ctx context.Context, port int) (net.Conn, error)
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.
 	Logs(ctx context.Context) (io.ReadCloser, error)
 	// Log appends what an execution wrote.
 	Log(p []byte) error
+	// Usage is what the machine has used; Unimplemented where nobody counts.
+	Usage(ctx context.Context) (*Usage, error)
 	// Extend moves the lease.
 	Extend(ctx context.Context, lease time.Time) error
 	// Stop asks the machine's programs to end, waits for grace and ends it.

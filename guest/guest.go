@@ -94,6 +94,9 @@ func agentError(payload []byte) error {
 	if len(e.Message) > 1000 {
 		e.Message = e.Message[:1000]
 	}
+	if e.Field == "path" {
+		return pathError(e)
+	}
 	switch e.Kind {
 	case "not_found", "invalid":
 		field := ""
@@ -106,6 +109,8 @@ func agentError(payload []byte) error {
 			return err.WithHint("name a program that the image has, by path or in PATH")
 		}
 		return err
+	case "refused":
+		return brig.Errorf(brig.ConnectionFailed, "%s", e.Message).WithHint("start the server in the sandbox first")
 	case "exhausted":
 		return brig.Errorf(brig.FailedPrecondition, "the sandbox is at a limit: %s", e.Message).
 			WithHint("raise limits.processes, limits.open_files or limits.disk")

@@ -23,6 +23,7 @@ import (
 type Process struct {
 	g      *Guest
 	id     string
+	pid    int
 	conn   net.Conn // of the agent's exec call, on which its exit comes
 	stdin  *os.File
 	stream *stream
@@ -36,14 +37,17 @@ type Process struct {
 var _ brig.Process = (*Process)(nil)
 
 // Start implements the Start of brig.Instance.
-func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command) (*Process, error) {
+func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Process, error) {
 	ours, theirs, err := channels()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.close()
 	req := g.request(id, cmd, brig.IO{})
-	req.Donated, req.TimeoutMS = true, 0
+	req.Donated, req.TimeoutMS, req.Plain = true, 0, !s.Channel
+	if s.Terminal != nil {
+		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
+	}
 	// The connection outlives ctx, which only bounds the start.
 	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: req})
 	if err != nil {
@@ -51,8 +55,9 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command) (*Proces
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	pid := 0
 	if err = theirs.sendTo(conn); err == nil {
-		err = started(ctx, conn)
+		pid, err = started(ctx, conn)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -62,33 +67,37 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command) (*Proces
 		end()
 		return nil, err
 	}
-	return g.process(id, conn, ours)
+	return g.process(id, pid, conn, ours, req.Plain)
 }
 
-// started reads the agent's word that the process runs.
-func started(ctx context.Context, conn net.Conn) error {
+// started reads the agent's word that the process runs, and its id.
+func started(ctx context.Context, conn net.Conn) (pid int, err error) {
 	f, err := wire.NewReader(conn).Read()
 	switch {
 	case err != nil:
-		return lost(ctx, err)
+		return 0, lost(ctx, err)
 	case f.Type == wire.TypeError:
-		return agentError(f.Payload)
+		return 0, agentError(f.Payload)
 	case f.Type != wire.TypeStarted:
-		return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		return 0, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
 	}
-	return nil
+	var s wire.Started
+	if err := json.Unmarshal(f.Payload, &s); err != nil {
+		return 0, fmt.Errorf("decode start: %w (%w)", ErrLost, err)
+	}
+	return s.PID, nil
 }
 
 // process takes charge of a process that runs.
-func (g *Guest) process(id string, conn net.Conn, fds fdset) (*Process, error) {
-	s, err := newStream(fds[1], fds[2], fds[3])
+func (g *Guest) process(id string, pid int, conn net.Conn, fds fdset, plain bool) (*Process, error) {
+	s, err := newStream(fds[1], fds[2], fds[3], plain)
 	if err != nil {
 		fds.close()
 		conn.Close()
 		return nil, err
 	}
 	p := &Process{
-		g: g, id: id, conn: conn, stream: s, exited: make(chan struct{}),
+		g: g, id: id, pid: pid, conn: conn, stream: s, exited: make(chan struct{}),
 		stdin: os.NewFile(uintptr(fds[0]), "stdin"),
 	}
 	go p.await()
@@ -141,6 +150,17 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: p.id}})
 }
 
+// PID implements brig.Process.
+func (p *Process) PID() int { return p.pid }
+
+// Plain reports whether it has no channel.
+func (p *Process) Plain() bool { return p.stream.plain }
+
+// Resize implements brig.Process.
+func (p *Process) Resize(ctx context.Context, size brig.Terminal) error {
+	return p.g.simple(ctx, wire.Call{Op: wire.OpResize, Resize: &wire.Resize{ID: p.id, Terminal: wire.Terminal(size)}})
+}
+
 // Wait implements brig.Process.
 func (p *Process) Wait(ctx context.Context) (*brig.Result, error) {
 	select {
@@ -169,7 +189,17 @@ func (p *Process) Descriptors(f func(fds []int) error) error {
 		return net.ErrClosed
 	}
 	defer p.stream.leave()
-	return raw(p.stdin, func(stdin int) error {
+	stdin := syscall.Conn(p.stdin)
+	if raw(stdin, func(int) error { return nil }) != nil {
+		// It is closed. Whoever adopts the process has one on which nobody reads.
+		none, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer none.Close()
+		stdin = none
+	}
+	return raw(stdin, func(stdin int) error {
 		return raw(p.conn.(syscall.Conn), func(conn int) error {
 			return f([]int{stdin, p.stream.stdout, p.stream.stderr, p.stream.control, conn})
 		})
@@ -191,7 +221,7 @@ func raw(c syscall.Conn, f func(fd int) error) error {
 
 // Adopt takes charge of a process by its descriptors, which are the process's
 // from now on, errors included.
-func (g *Guest) Adopt(id string, fds []int) (*Process, error) {
+func (g *Guest) Adopt(id string, pid int, plain bool, fds []int) (*Process, error) {
 	if len(fds) != len(fdset{})+1 {
 		for _, fd := range fds {
 			unix.Close(fd)
@@ -205,7 +235,7 @@ func (g *Guest) Adopt(id string, fds []int) (*Process, error) {
 		fdset(fds[:len(fdset{})]).close()
 		return nil, fmt.Errorf("adopt %s: %w", id, err)
 	}
-	return g.process(id, conn, fdset(fds[:len(fdset{})]))
+	return g.process(id, pid, conn, fdset(fds[:len(fdset{})]), plain)
 }
 
 // ID is the id under which the process was started.

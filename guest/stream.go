@@ -36,6 +36,7 @@ type stream struct {
 	searched int    // of pending: how far there is no line feed
 	next     []byte // a whole message, due when the output before it is out
 	due      bool
+	plain    bool    // no messages: it ends when nobody holds the outputs
 	drained  [2]bool // which outputs have been read to the end for next
 	outEnd   [2]bool
 	ctlEnd   bool
@@ -46,7 +47,7 @@ type stream struct {
 	users  int // calls that use the descriptors
 }
 
-func newStream(stdout, stderr, control int) (*stream, error) {
+func newStream(stdout, stderr, control int, plain bool) (*stream, error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("make eventfd: %w", err)
@@ -57,7 +58,7 @@ func newStream(stdout, stderr, control int) (*stream, error) {
 			return nil, fmt.Errorf("prepare stream: %w", err)
 		}
 	}
-	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake}, nil
+	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake, plain: plain}, nil
 }
 
 // enter marks that the descriptors are in use, and reports whether they may
@@ -102,10 +103,10 @@ func (s *stream) receive() (brig.From, []byte, error) {
 		if s.line() {
 			continue
 		}
-		if s.ctlEnd && s.outEnd[0] && s.outEnd[1] {
+		if (s.ctlEnd || s.plain) && s.outEnd[0] && s.outEnd[1] {
 			return 0, nil, io.EOF
 		}
-		if s.ctlEnd {
+		if s.ctlEnd && !s.plain {
 			// Nothing tells when the output of what it left behind ends: what
 			// is there is what is returned.
 			s.drained = [2]bool{}
@@ -159,6 +160,9 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		{Fd: int32(s.control), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN},
 		{Fd: int32(s.stdout), Events: unix.POLLIN}, {Fd: int32(s.stderr), Events: unix.POLLIN},
 	}
+	if s.plain {
+		fds[0].Fd = -1 // nobody has the other end
+	}
 	for i := range s.outEnd {
 		if s.outEnd[i] {
 			fds[2+i].Fd = -1
@@ -179,6 +183,10 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		s.mu.Unlock()
 		if closed {
 			return 0, nil, net.ErrClosed
+		}
+		if s.plain {
+			// It has exited. Whatever it left behind may go on writing.
+			_, _ = unix.Read(s.wake, make([]byte, 8))
 		}
 		s.ctlEnd = true // it has exited, and what it sent before is read
 		return 0, nil, nil

@@ -56,7 +56,7 @@ func streams(t *testing.T) (*stream, far) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newStream(ours[1], ours[2], ours[3])
+	s, err := newStream(ours[1], ours[2], ours[3], false)
 	if err != nil {
 		t.Fatal(err)
 	}

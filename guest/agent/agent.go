@@ -138,6 +138,10 @@ func (a *Agent) Serve(c net.Conn) {
 	case call.Op == wire.OpSignal && call.Signal != nil:
 		a.signal(*call.Signal)
 		w.ok()
+	case call.Op == wire.OpResize && call.Resize != nil:
+		w.done(a.resize(*call.Resize))
+	case call.Op == wire.OpDial:
+		dial(call.Port, c, w)
 	case call.Op == wire.OpName:
 		w.done(syscall.Sethostname([]byte(call.Name)))
 	case call.Op == wire.OpExecs:
@@ -153,6 +157,8 @@ func (a *Agent) Serve(c net.Conn) {
 		stop(*call.Stop)
 		w.ok()
 		os.Exit(0)
+	case call.FS != nil && fsCalls[call.Op] != nil:
+		w.done(fsCalls[call.Op](fsCall{*call.FS, c, r, w}))
 	case call.Op == wire.OpPing:
 		w.ok()
 	default:

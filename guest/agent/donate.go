@@ -62,7 +62,19 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 		w.fail(err)
 		return
 	}
-	ended, err := a.start(x, fds)
+	theirs := fds
+	switch {
+	case call.Terminal != nil:
+		if fds, err = x.attachTerminal(fds); err != nil {
+			a.forget(x)
+			w.fail(err)
+			return
+		}
+		theirs = []uintptr{fds[0], fds[0], fds[0]}
+	case call.Plain:
+		theirs = fds[:3]
+	}
+	ended, err := a.start(x, theirs)
 	if err != nil {
 		a.forget(x)
 		w.fail(err)
@@ -71,8 +83,44 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 	// The child has them: the host sees their end when it and its children end.
 	closeAll(fds)
 	fds = nil
-	w.json(wire.TypeStarted, nil)
+	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
 	w.json(wire.TypeExit, x.finish(<-ended))
+}
+
+// attachTerminal puts a terminal between a process and what was donated for it,
+// and returns the one that is the process's.
+func (x *execution) attachTerminal(fds []uintptr) ([]uintptr, error) {
+	ours, theirs, err := openTerminal(*x.call.Terminal, x.call.UID, x.call.GID)
+	if err != nil {
+		return fds, err
+	}
+	x.mu.Lock()
+	x.terminal = ours
+	x.mu.Unlock()
+	screen(ours, fds[0], fds[1])
+	closeAll(fds[2:])
+	return []uintptr{uintptr(theirs)}, nil
+}
+
+// resize says how large a terminal is. It is no error when it has gone.
+func (a *Agent) resize(call wire.Resize) error {
+	a.mu.Lock()
+	x := a.execs[call.ID]
+	a.mu.Unlock()
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.terminal == nil {
+		return invalid("the process has no terminal")
+	}
+	raw, err := x.terminal.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	raw.Control(func(fd uintptr) { err = resize(int(fd), call.Terminal) })
+	return err
 }
 
 // signal signals what an execution started with.

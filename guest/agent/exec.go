@@ -19,7 +19,8 @@ type execution struct {
 
 	mu             sync.Mutex // guards the fields below
 	ended          time.Time
-	leader         int // id of the first process, and of its group
+	leader         int      // id of the first process, and of its group
+	terminal       *os.File // our side of its terminal, if it has one
 	exit           *wire.Exit
 	timedOut       bool
 	stdout, stderr *wire.HeadTail
@@ -38,7 +39,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		w.fail(err)
 		return
 	}
-	w.json(wire.TypeStarted, nil)
+	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
 
 	if call.TimeoutMS > 0 {
 		clock := time.AfterFunc(time.Duration(call.TimeoutMS)*time.Millisecond, func() {
@@ -64,6 +65,13 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	pumps.Wait()
 
 	w.json(wire.TypeExit, x.finish(ws))
+}
+
+// pid is the id of the first process.
+func (x *execution) pid() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.leader
 }
 
 // finish writes down how the process ended.

@@ -94,7 +94,8 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: x.call.Env, Files: fds,
 		Sys: &syscall.SysProcAttr{
-			Setsid: true,
+			Setsid:  true,
+			Setctty: x.call.Terminal != nil, // its descriptor 0
 			// The tag is a group that nothing else has. Without capabilities
 			// a process cannot leave a supplementary group, nor can anything
 			// that it starts: the tag finds the whole tree, however often it

@@ -14,6 +14,8 @@ const (
 	OpPing    Op = "ping"
 	OpSignal  Op = "signal" // signal the first process of an exec and its group
 	OpName    Op = "name"   // give the sandbox its host name
+	OpResize  Op = "resize" // say how large a terminal is
+	OpDial    Op = "dial"   // connect to a port; bytes follow the answer
 )
 
 // Call opens a connection: the one thing that is asked on it.
@@ -27,6 +29,9 @@ type Call struct {
 	Stop    *Stop    `json:",omitempty"`
 	Signal  *Signal  `json:",omitempty"`
 	Name    string   `json:",omitempty"`
+	Resize  *Resize  `json:",omitempty"`
+	Port    int      `json:",omitempty"`
+	FS      *FS      `json:",omitempty"`
 }
 
 // Exec asks for a process. A connection that is lost never kills it; only
@@ -53,7 +58,24 @@ type Exec struct {
 	// Donated says that the host hands over the process's descriptors 0 to 3,
 	// with one more byte after the call; the agent does not carry their bytes.
 	Donated bool `json:",omitempty"`
+	// Plain says that a donated process gets no descriptor 3.
+	Plain bool `json:",omitempty"`
+	// Terminal makes one the standard streams of a donated process; the
+	// agent carries its bytes between it and the donated descriptors 0 and 1.
+	Terminal *Terminal `json:",omitempty"`
 }
+
+// Terminal is the size of a terminal in characters.
+type Terminal struct{ Columns, Rows uint16 }
+
+// Resize asks to change the size of an exec's terminal.
+type Resize struct {
+	ID string
+	Terminal
+}
+
+// Started is what is known of a process that runs.
+type Started struct{ PID int }
 
 // AgentFile is the agent's own program, as the first word of an Exec's Argv.
 const AgentFile = "/proc/1/exe"
@@ -82,8 +104,10 @@ type Exit struct {
 }
 
 // Error is why a call could not be done. Kind is "not_found", "invalid",
-// "exhausted" (a limit was hit) or "internal"; Field is the part of the call
-// that is at fault: "command", "cwd", "files".
+// "exhausted" (a limit was hit), "refused" (nobody listens), "exists", "loop"
+// (of symbolic links), "excess" (more than can be answered) or "internal";
+// Field is the part of the call that is at fault: "command", "cwd", "files",
+// "path".
 type Error struct {
 	Kind    string
 	Field   string `json:",omitempty"`

@@ -36,7 +36,7 @@ const (
 	TypeFilesEnd Type = 5 // no more files
 	TypeFileData Type = 6
 
-	TypeStarted Type = 16 // the process runs
+	TypeStarted Type = 16 // the process runs; JSON Started
 	TypeStdout  Type = 17
 	TypeStderr  Type = 18
 	TypeResult  Type = 19 // bytes that the process wrote to descriptor 3
@@ -44,6 +44,8 @@ const (
 	TypeError   Type = 21 // JSON Error, last of any call
 	TypeOK      Type = 22 // last of any other call
 	TypeExec    Type = 23 // JSON Execution, one of a list
+	TypeEntry   Type = 24 // JSON Entry
+	TypeChange  Type = 25 // JSON Change
 )
 
 // ErrTooLarge is returned for a frame beyond MaxPayload.

@@ -179,6 +179,26 @@ func (g *Group) OOMKills() (uint64, error) {
 	return n, nil
 }
 
+// Usage is what a group has used: time of processors, and bytes of memory, of
+// which Cache could be taken back.
+type Usage struct {
+	CPU           time.Duration
+	Memory, Cache uint64
+}
+
+// Usage reads what the group has used.
+func (g *Group) Usage() (Usage, error) {
+	s, err := g.m.GetStats()
+	if err != nil {
+		return Usage{}, fmt.Errorf("read usage of %s: %w", g.path, err)
+	}
+	u := Usage{CPU: time.Duration(s.CpuStats.CpuUsage.TotalUsage), Memory: s.MemoryStats.Usage.Usage, Cache: s.MemoryStats.Cache}
+	if cgroups.IsCgroup2UnifiedMode() {
+		u.Cache = s.MemoryStats.Stats["file"]
+	}
+	return u, nil
+}
+
 // PIDs lists the processes in the group, in whatever hierarchy they are.
 func (g *Group) PIDs() ([]int, error) {
 	seen := map[int]bool{}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -114,6 +115,7 @@ type instance struct {
 	spec  brig.Spec
 	lease *time.Timer
 	done  chan struct{}
+	pids  atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
 	exit  *brig.Exit

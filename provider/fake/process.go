@@ -31,6 +31,7 @@ import (
 type process struct {
 	in    *instance
 	id    string
+	pid   int
 	user  brig.Command
 	vars  map[string]string
 	count int
@@ -57,12 +58,15 @@ var (
 )
 
 // Start implements brig.Instance.
-func (in *instance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
+func (in *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	if len(cmd.Argv) > 0 && cmd.Argv[0] == "missing" {
 		return nil, brig.InvalidField("command", "no program %q", cmd.Argv[0])
 	}
+	if !s.Channel {
+		return in.startPlain(ctx, id, cmd), nil
+	}
 	p := &process{
-		in: in, id: id, user: cmd, vars: map[string]string{}, sent: make(chan part, 16),
+		in: in, id: id, pid: int(in.pids.Add(1)), user: cmd, vars: map[string]string{}, sent: make(chan part, 16),
 		wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	go p.serve(context.WithoutCancel(ctx))
@@ -113,6 +117,12 @@ func (p *listener) Receive() (brig.From, []byte, error) {
 		return 0, nil, io.EOF
 	}
 }
+
+// PID implements brig.Process.
+func (p *process) PID() int { return p.pid }
+
+// Resize implements brig.Process.
+func (p *process) Resize(context.Context, brig.Terminal) error { return nil }
 
 // Stdin implements brig.Process.
 func (p *process) Stdin() io.WriteCloser { return nobody{} }
@@ -336,6 +346,9 @@ func (p *process) put(m part) {
 // Keep implements brig.Instance.
 func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
 	fp, ok := p.(*listener)
+	if _, plainly := p.(*plain); plainly {
+		return nil // it does not go on without its server
+	}
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}

@@ -262,3 +262,28 @@ func (i *instance) Destroy(ctx context.Context) error {
 	failpoint.Hit("provider.emptied")
 	return errors.Join(err, os.RemoveAll(i.l.dir))
 }
+
+// Files implements brig.Instance.
+func (i *instance) Files() brig.Files { return i.guest.Files() }
+
+// Dial implements brig.Instance.
+func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return i.guest.Port(ctx, port)
+}
+
+// Usage implements brig.Instance.
+func (i *instance) Usage(context.Context) (*brig.Usage, error) {
+	name := i.p.cgroup(i.id)
+	if name == "" {
+		return nil, brig.Errorf(brig.Unimplemented, "without root nobody counts what a sandbox uses")
+	}
+	g, err := cgroup.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	u, err := g.Usage()
+	if err != nil {
+		return nil, err
+	}
+	return &brig.Usage{At: time.Now().UTC(), CPU: u.CPU, Memory: int64(u.Memory), Cache: int64(u.Cache)}, nil
+}

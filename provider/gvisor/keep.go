@@ -24,6 +24,13 @@ type keepsakes struct {
 	by map[string]keepsake
 }
 
+// keptNote is what a shim keeps of a process beside its descriptors.
+type keptNote struct {
+	PID   int
+	Plain bool `json:",omitempty"`
+	Note  []byte
+}
+
 type keepsake struct {
 	note []byte
 	fds  []int
@@ -66,8 +73,8 @@ func (k *keepsakes) sendAll(c *net.UnixConn) {
 }
 
 // Start implements brig.Instance.
-func (i *instance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
-	p, err := i.guest.Start(ctx, id, cmd)
+func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	p, err := i.guest.Start(ctx, id, cmd, s)
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +82,18 @@ func (i *instance) Start(ctx context.Context, id string, cmd brig.Command) (brig
 }
 
 // Keep implements brig.Instance.
-func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) error {
+func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err error) {
 	gp, ok := p.(*guest.Process)
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
+	if len(note) == 0 { // of one that may be closed
+		return i.l.tell(ctx, request{Op: "keep", ID: gp.ID()})
+	}
+	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.Plain(), Note: note}); err != nil {
+		return err
+	}
 	return gp.Descriptors(func(fds []int) error {
-		if len(note) == 0 {
-			fds = nil
-		}
 		return i.l.tell(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
 	})
 }
@@ -107,11 +117,15 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 		if a.ID == "" {
 			return out, nil
 		}
-		p, err := i.guest.Adopt(a.ID, fds)
+		var n keptNote
+		if err := json.Unmarshal(a.Note, &n); err != nil {
+			return out, fmt.Errorf("decode what the shim keeps: %w", err)
+		}
+		p, err := i.guest.Adopt(a.ID, n.PID, n.Plain, fds)
 		if err != nil {
 			return out, err
 		}
-		out = append(out, brig.Kept{ID: a.ID, Note: a.Note, Process: p})
+		out = append(out, brig.Kept{ID: a.ID, Note: n.Note, Process: p})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -304,6 +305,9 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (bool, error) {
 	l := p.layout(id)
 	lock, err := l.lock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // whoever looked after it has just removed it
+	}
 	if err != nil {
 		return false, err
 	}

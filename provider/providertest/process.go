@@ -28,7 +28,7 @@ const shell = `trap : INT; echo ready >&3; while read -r line <&3; do eval "$lin
 func start(t *testing.T, h Harness, in brig.Instance) *talker {
 	t.Helper()
 	id := newExecID()
-	p, err := in.Start(t.Context(), id, brig.Command{Argv: []string{"/bin/sh", "-c", shell}})
+	p, err := in.Start(t.Context(), id, brig.Command{Argv: []string{"/bin/sh", "-c", shell}}, brig.Streams{Channel: true})
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
@@ -164,7 +164,7 @@ func testProcess(t *testing.T, h Harness) {
 			t.Errorf("x is %q, want %q", got, c.want)
 		}
 	}
-	if _, err := in.Start(t.Context(), newExecID(), brig.Command{Argv: []string{"missing"}}); brig.AsError(err) == nil || brig.AsError(err).Field != "command" {
+	if _, err := in.Start(t.Context(), newExecID(), brig.Command{Argv: []string{"missing"}}, brig.Streams{Channel: true}); brig.AsError(err) == nil || brig.AsError(err).Field != "command" {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }

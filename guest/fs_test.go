@@ -1,0 +1,176 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/agent"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// answering is a Guest whose agent answers every call with these bytes.
+func answering(answer []byte) *Guest {
+	return &Guest{Dial: func(context.Context) (net.Conn, error) {
+		host, guest := net.Pipe()
+		go func() {
+			defer guest.Close()
+			if _, err := wire.NewReader(guest).Read(); err == nil {
+				_, _ = guest.Write(answer)
+			}
+		}()
+		return host, nil
+	}}
+}
+
+// frames are frames one after the other: a type, a payload, a type, ...
+func frames(all ...any) []byte {
+	var b bytes.Buffer
+	for i := 0; i < len(all); i += 2 {
+		if err := wire.Write(&b, all[i].(wire.Type), []byte(all[i+1].(string))); err != nil {
+			panic(err)
+		}
+	}
+	return b.Bytes()
+}
+
+const fine = `{"Path":"/a/b","Type":"file","Size":3,"Mode":420,"Owner":"user","Metadata":{"k":"v"}}`
+
+// What an agent that lies answers is no answer.
+func TestFilesOfALiar(t *testing.T) {
+	for what, b := range map[string][]byte{
+		"nothing":            nil,
+		"no entry":           frames(wire.TypeOK, ""),
+		"no end":             frames(wire.TypeEntry, fine),
+		"half a frame":       frames(wire.TypeEntry, fine)[:20],
+		"two entries":        frames(wire.TypeEntry, fine, wire.TypeEntry, fine, wire.TypeOK, ""),
+		"another frame":      frames(wire.TypeExit, "{}", wire.TypeOK, ""),
+		"no JSON":            frames(wire.TypeEntry, "{", wire.TypeOK, ""),
+		"a relative path":    frames(wire.TypeEntry, `{"Path":"a"}`, wire.TypeOK, ""),
+		"a path that climbs": frames(wire.TypeEntry, `{"Path":"/a/../b"}`, wire.TypeOK, ""),
+		"a huge entry":       frames(wire.TypeEntry, `{"Path":"/`+strings.Repeat("a", wire.MaxEntry)+`"}`, wire.TypeOK, ""),
+	} {
+		e, err := answering(b).Files().Stat(t.Context(), brig.Path{Name: "/a"})
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("%s: %+v, %v", what, e, err)
+		}
+		e, err = answering(b).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 1<<20)))
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("write, %s: %+v, %v", what, e, err)
+		}
+	}
+	made := `{"Path":"/a","Type":"` + "host" + `","Size":-5,"Mode":4294967295,"Metadata":{"Up":"x","":"x","new\nline":"x","v":"\u0000","ok":"yes"}}`
+	e, err := answering(frames(wire.TypeEntry, made, wire.TypeOK, "")).Files().Stat(t.Context(), brig.Path{Name: "/a"})
+	if err != nil || e.Type != brig.OtherFile || e.Size != 0 || e.Mode != 0o777 || len(e.Metadata) != 1 || e.Metadata["ok"] != "yes" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	// A success before the file has come is none.
+	if e, err := answering(frames(wire.TypeEntry, fine, wire.TypeOK, "")).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 9<<20))); !errors.Is(err, ErrLost) {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// FuzzFiles holds the host to its bounds, whatever an agent answers.
+func FuzzFiles(f *testing.F) {
+	f.Add(frames(wire.TypeEntry, fine, wire.TypeOK, ""))
+	f.Add(frames(wire.TypeEntry, fine, wire.TypeFileData, "abc", wire.TypeOK, ""))
+	f.Add(frames(wire.TypeEntry, fine, wire.TypeFileData, "", wire.TypeFileData, "too much for it"))
+	f.Add(frames(wire.TypeChange, "{}", wire.TypeChange, `{"Name":"x","Kinds":["write","create"],"Entry":`+fine+`}`))
+	f.Add(frames(wire.TypeError, `{"Kind":"not_found","Field":"path","Message":"no"}`))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		ctx, p := t.Context(), brig.Path{Name: "/a"}
+		check := func(e *brig.Entry) {
+			if e == nil || !path.IsAbs(e.Path) || e.Name != path.Base(e.Path) || e.Size < 0 || e.Mode > 0o777 || e.Type == "" || e.Type != brig.Symlink && e.Target != "" {
+				t.Errorf("%+v", e)
+			}
+		}
+		es, err := answering(answer).Files().List(ctx, p, 1)
+		if err != nil && es != nil || len(es) > len(answer) {
+			t.Errorf("%d entries and %v", len(es), err)
+		}
+		for _, e := range es {
+			check(e)
+		}
+		const most = 5
+		if e, r, err := answering(answer).Files().Read(ctx, p, 0, most); err == nil {
+			check(e)
+			b, err := io.ReadAll(r)
+			if len(b) > most || err == nil && !bytes.Contains(answer, []byte{byte(wire.TypeOK), 0, 0}) {
+				t.Errorf("%d bytes, %v", len(b), err)
+			}
+			r.Close()
+		}
+		on := false
+		err = answering(answer).Files().Watch(ctx, p, true, func(c brig.FileChange) error {
+			if on != (len(c.Kinds) > 0) {
+				t.Errorf("%+v, and the watch is on: %t", c, on)
+			}
+			if on = true; c.Entry != nil {
+				check(c.Entry)
+			}
+			return nil
+		})
+		if err == nil {
+			t.Error("a watch ended without a reason")
+		}
+	})
+}
+
+// The agent's side runs under the race detector here, which it does not in a
+// sandbox.
+func TestFilesOfAnAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an agent gives files to another user, which takes root")
+	}
+	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
+		host, guest := net.Pipe()
+		go (&agent.Agent{}).Serve(guest)
+		return host, nil
+	}}
+	dir, fs, ctx := t.TempDir(), g.Files(), t.Context()
+	at := func(name string) brig.Path { return brig.Path{Name: filepath.Join(dir, name)} }
+	ctx, cancel := context.WithCancel(ctx)
+	seen, ended := make(chan string, 1000), make(chan error, 1)
+	go func() {
+		ended <- fs.Watch(ctx, at(""), true, func(c brig.FileChange) error { seen <- c.Name; return nil })
+	}()
+	<-seen
+	data := bytes.Repeat([]byte("data"), 1<<20)
+	if e, err := fs.Write(ctx, at("a/b/c"), brig.FileWrite{}, bytes.NewReader(data)); err != nil || e.Size != int64(len(data)) {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	for want := 3; want > 0; {
+		if name := <-seen; name == "a" || name == "a/b" || name == "a/b/c" {
+			want--
+		}
+	}
+	_, r, err := fs.Read(ctx, at("a/b/c"), 4, 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); err != nil || !bytes.Equal(b, data[4:4+4<<10]) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	r.Close()
+	if e, err := fs.Move(ctx, at("a/b"), at("x/y")); err != nil || e.Type != brig.Directory {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if es, err := fs.List(ctx, at(""), 9); err != nil || len(es) != 4 {
+		t.Errorf("%d entries, %v", len(es), err)
+	}
+	if err := errors.Join(fs.Remove(ctx, at("x")), fs.Remove(ctx, at("none/at/all"))); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}

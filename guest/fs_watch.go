@@ -1,0 +1,76 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// changeKinds are the kinds in the order in which one change has them.
+var changeKinds = [...]brig.ChangeKind{brig.Created, brig.Renamed, brig.ModeSet, brig.Written, brig.Vanished}
+
+// Watch implements brig.Files.
+func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
+	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpWatch, FS: &wire.FS{Path: at(p), Recursive: recursive}})
+	if err != nil {
+		return err
+	}
+	defer end()
+	return changes(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), on)
+}
+
+// changes hands on what an agent tells, until there is an error.
+func changes(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error) error {
+	for first := true; ; first = false {
+		f, err := r.Read()
+		switch {
+		case err != nil:
+			return lost(ctx, err)
+		case f.Type == wire.TypeError:
+			return agentError(f.Payload)
+		case f.Type != wire.TypeChange || len(f.Payload) > 2*wire.MaxEntry:
+			return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		}
+		c, err := decodeChange(f.Payload)
+		if err != nil {
+			return err
+		}
+		if first != (len(c.Kinds) == 0) {
+			return fmt.Errorf("a change that is none: %w", ErrLost)
+		}
+		if err := on(c); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func decodeChange(payload []byte) (brig.FileChange, error) {
+	var c wire.Change
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return brig.FileChange{}, fmt.Errorf("decode change: %w (%w)", ErrLost, err)
+	}
+	out := brig.FileChange{Name: c.Name}
+	for _, k := range changeKinds {
+		if slices.Contains(c.Kinds, string(k)) {
+			out.Kinds = append(out.Kinds, k)
+		}
+	}
+	if len(out.Kinds) == 0 {
+		return brig.FileChange{}, nil
+	}
+	if c.Entry != nil {
+		var err error
+		if out.Entry, err = entry(*c.Entry); err != nil {
+			return brig.FileChange{}, err
+		}
+	}
+	return out, nil
+}
