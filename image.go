@@ -19,7 +19,52 @@ type Image struct {
 	Size    int64 // bytes unpacked; 0 for the host image
 	Files   int64
 	Created time.Time
-	Source  string // "host", "tarball", "debian"
+	// Source is "host", "tarball", "debian", "registry", "oci-layout" or
+	// "docker-archive".
+	Source string
+	// Manifest is the digest of the manifest by which a registry or a layout
+	// knows the image; empty for others.
+	Manifest string
+	// Config is what the image says about how to use it.
+	Config ImageConfig
+	// Notes are facts about the image that a caller should know, for example
+	// what of its configuration is not honoured.
+	Notes []string
+}
+
+// ImageConfig is what is kept of an OCI image's configuration.
+type ImageConfig struct {
+	// Env is set in every sandbox of the image, under what the caller sets.
+	Env map[string]string `json:",omitempty"`
+	// User is "root" if the image asks for user ID 0, "user" if it asks for
+	// another, empty if it does not say. Commands run as "user" all the same,
+	// unless their caller says otherwise.
+	User string `json:",omitempty"`
+	// WorkingDir is absolute, or empty. It is told and not used: commands run
+	// in /workspace.
+	WorkingDir string `json:",omitempty"`
+	// Entrypoint and Command are told and never run by themselves.
+	Entrypoint []string `json:",omitempty"`
+	Command    []string `json:",omitempty"`
+	// Labels are the image's own, the first hundred of them.
+	Labels map[string]string `json:",omitempty"`
+	// Platform is what the image was made for, for example "linux/amd64".
+	Platform string `json:",omitempty"`
+}
+
+// ImagePull asks for an image from a registry.
+type ImagePull struct {
+	// Ref is a reference as docker has them: "python:3.11-slim",
+	// "ghcr.io/a/b@sha256:…", "localhost:5000/x:tag".
+	Ref string
+	// Platform is for example "linux/arm64/v8". Default: this machine's.
+	Platform string
+	// Username and Password are for the registry that Ref names. A Password
+	// without a Username is a token.
+	Username, Password string
+	// Insecure admits plain HTTP. Registries on the loopback may have it in
+	// any case.
+	Insecure bool
 }
 
 // ImageBuild asks for an image made of Debian packages.
@@ -45,10 +90,27 @@ type ImageStore interface {
 	Resolve(ctx context.Context, ref string) (*Image, error)
 	List(ctx context.Context) ([]*Image, error)
 	// Import unpacks a tar archive (plain, gzip or zstd) of a root file
-	// system and names it. On an error nothing of it is left.
+	// system, an OCI layout or what docker save makes, and names it. On an error nothing of it is left.
 	Import(ctx context.Context, name string, r io.Reader, report func(Progress)) (*Image, error)
 	Build(ctx context.Context, b ImageBuild, report func(Progress)) (*Image, error)
+	// Pull fetches an image from a registry and names it by its reference. On
+	// an error nothing of it is left.
+	Pull(ctx context.Context, p ImagePull, report func(Progress)) (*Image, error)
 	// Remove removes one image by name or digest. The caller has made sure
 	// that no sandbox uses it.
 	Remove(ctx context.Context, ref string) error
+}
+
+// ImagePuller is an ImageStore that may pull what a sandbox is to start from.
+type ImagePuller interface {
+	// PullMissing pulls an image that Resolve does not find. It is NotFound
+	// where that is not allowed.
+	PullMissing(ctx context.Context, ref string) (*Image, error)
+}
+
+// ImageEvictor is an ImageStore that makes room by removing images.
+type ImageEvictor interface {
+	// EvictThrough has f decide about every removal: f calls remove if no
+	// sandbox uses the image, and else returns FailedPrecondition.
+	EvictThrough(f func(ctx context.Context, digest string, remove func() error) error)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -65,7 +66,7 @@ func open(t testing.TB, dir string) *Store {
 func testOptions(dir string) Options {
 	return Options{
 		Dir: dir, MaxSize: arenaSize, MaxFiles: arenaFiles, MaxRatio: 50,
-		ratioFloor: 1 << 20, sync: func(string) error { return nil },
+		ratioFloor: 1 << 20, sync: func(string) error { return nil }, retryWait: time.Millisecond,
 	}
 }
 

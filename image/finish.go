@@ -25,9 +25,6 @@ type finisher struct {
 const maxAccounts = 1 << 20
 
 func (f *finisher) finish() error {
-	if err := f.checkKind(); err != nil {
-		return err
-	}
 	for _, name := range []string{"proc", "dev", "sys"} {
 		// Something is always mounted there, so whatever is below is of no
 		// use, and a link there could lead a mount astray.
@@ -47,16 +44,6 @@ func (f *finisher) finish() error {
 	}
 	if err := f.accounts(); err != nil {
 		return err
-	}
-	return nil
-}
-
-// checkKind refuses an archive of images, which people mistake for an image.
-func (f *finisher) checkKind() error {
-	if !isThere(f.root, "usr") && !isThere(f.root, "bin") &&
-		(isThere(f.root, "oci-layout") || isThere(f.root, "manifest.json")) {
-		return refuse("it is an archive of images and not a root file system").
-			WithHint("flatten the image first, for example with docker create and docker export")
 	}
 	return nil
 }

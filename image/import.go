@@ -11,7 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Import implements brig.ImageStore. Devices, fifos and sockets of the archive
+// Import implements brig.ImageStore. What kind of archive it is shows when it
+// is unpacked. Devices, fifos and sockets of the archive
 // are left out, and the last step that is reported says how many.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
 	if err := checkNewName(name); err != nil {
@@ -54,7 +55,7 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 	defer a.closeOut()
 	u := &unpacker{
 		root: root, a: a, chown: s.privileged,
-		maxSize: s.opts.MaxSize, maxFiles: s.opts.MaxFiles,
+		maxSize: s.largest(), maxFiles: s.opts.MaxFiles,
 	}
 	defer u.close()
 	if err := u.all(report); err != nil {
@@ -67,6 +68,9 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 	}
 	if u.skipped > 0 {
 		report(brig.Progress{Step: fmt.Sprintf("left out %d devices and fifos", u.skipped), Done: u.size})
+	}
+	if kind := archiveKind(root); kind != "" && d.source == sourceTarball {
+		return s.takeImages(ctx, d.name, kind, root, report)
 	}
 	report(brig.Progress{Step: "finish", Done: u.size})
 	f := &finisher{root: root, chown: s.privileged}

@@ -16,6 +16,9 @@ type index struct {
 	Version int               `json:"version"`
 	Names   map[string]string `json:"names"`
 	Host    hostPointer       `json:"host"`
+	// Manifests says which manifest, of a registry or a layout, is which
+	// digest of ours.
+	Manifests map[string]string `json:"manifests,omitempty"`
 }
 
 // hostPointer is the host image that fits the machine with that fingerprint.
@@ -39,7 +42,7 @@ func (x *index) namesOf(digest string) []string {
 
 // readIndex needs no lock: the file is only ever replaced as a whole.
 func (s *Store) readIndex() (*index, error) {
-	x := &index{Version: indexVersion, Names: map[string]string{}}
+	x := &index{Version: indexVersion, Names: map[string]string{}, Manifests: map[string]string{}}
 	b, err := os.ReadFile(s.path("index.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return x, nil
@@ -55,6 +58,9 @@ func (s *Store) readIndex() (*index, error) {
 	}
 	if x.Names == nil {
 		x.Names = map[string]string{}
+	}
+	if x.Manifests == nil {
+		x.Manifests = map[string]string{}
 	}
 	return x, nil
 }

@@ -23,6 +23,11 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 	if err := os.WriteFile(filepath.Join(from, "meta.json"), b, 0o600); err != nil {
 		return nil, fmt.Errorf("describe image %s: %w", m.Digest, err)
 	}
+	keep, err := s.reserve(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer keep()
 	// An image that has its name must be whole even after a power cut, and
 	// one sync of the file system costs less than one of every file.
 	if err := s.opts.sync(from); err != nil {

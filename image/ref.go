@@ -21,18 +21,18 @@ func checkDigest(digest string) error {
 	return nil
 }
 
-// checkRef refuses what can be neither a name nor a digest. It admits more
-// than a name that Import takes, so that "python:3.11-slim" is answered with
-// "not found" and what to do, and not with a syntax lesson.
+// checkRef refuses what can be neither a name, nor a reference to an image of
+// a registry, nor a digest.
 func checkRef(ref string) error {
 	if isDigest(ref) {
 		return checkDigest(ref)
 	}
-	ok := len(ref) > 0 && len(ref) <= 255 && !strings.ContainsRune("-._:/", rune(ref[0])) &&
-		strings.Trim(ref, "abcdefghijklmnopqrstuvwxyz0123456789-._:/") == ""
-	if !ok {
+	if brig.ValidName(ref) {
+		return nil
+	}
+	if _, err := parseReference(ref); err != nil {
 		return brig.InvalidField("image", "%.80q is not the name of an image", ref).
-			WithHint("a name is 1 to 63 of a-z, 0-9 and \"-\"; a digest is sha256: and 64 hex digits")
+			WithHint("a name is 1 to 63 of a-z, 0-9 and \"-\"; a reference is for example python:3.11-slim; a digest is sha256: and 64 hex digits")
 	}
 	return nil
 }
@@ -51,6 +51,10 @@ func checkNewName(name string) error {
 
 // unknown says that there is no such image, and what to do about it.
 func unknown(ref string) *brig.Error {
+	pull := "python:3.11-slim"
+	if !isDigest(ref) {
+		pull = ref
+	}
 	return brig.Errorf(brig.NotFound, "there is no image %s", ref).
-		WithHint("use the image %q, build one (brig image build debian NAME PACKAGE...), or import a root file system (brig image import NAME FILE); brig image list shows what there is", brig.HostImage)
+		WithHint("use the image %q, pull one (brig image pull %s), build one (brig image build debian NAME --packages ...), or import a root file system (brig image import NAME FILE); brig image ls shows what there is", brig.HostImage, pull)
 }

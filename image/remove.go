@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -26,13 +27,12 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	}
 	defer w.discard() // and with it the files, when nobody waits for the lock any more
 	return s.change(ctx, func(x *index) error {
-		digest := ref
-		if !isDigest(ref) {
-			digest = x.Names[ref]
-			delete(x.Names, ref)
-			if digest == "" {
-				return unknown(ref)
-			}
+		digest := x.find(ref)
+		if digest == "" {
+			return unknown(ref)
+		}
+		if name := x.nameOf(ref); name != "" {
+			delete(x.Names, name)
 			if len(x.namesOf(digest)) > 0 || digest == x.Host.Digest {
 				return nil
 			}
@@ -52,6 +52,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		for _, name := range x.namesOf(digest) {
 			delete(x.Names, name)
 		}
+		maps.DeleteFunc(x.Manifests, func(_, d string) bool { return d == digest })
 		return nil
 	})
 }

@@ -30,6 +30,9 @@ const (
 	sourceHost    = "host"
 	sourceTarball = "tarball"
 	sourceDebian  = "debian"
+	sourcePull    = "registry"
+	sourceLayout  = "oci-layout"
+	sourceDocker  = "docker-archive"
 )
 
 // Options configure a Store.
@@ -43,6 +46,23 @@ type Options struct {
 	// MaxRatio bounds how many bytes come out of one byte of an archive, once
 	// 128 MiB have come out. Default 200.
 	MaxRatio int64
+	// Quota bounds the bytes of all images together. Where one more would
+	// exceed it, those that were not used for the longest time and that no
+	// sandbox uses are removed. Default 0: no bound.
+	Quota int64
+	// Registries are those that images may be pulled from: "ghcr.io", or
+	// "ghcr.io/owner". Empty is all.
+	Registries []string
+	// Mirrors are asked before the registry, in that order: of "docker.io" for
+	// example "mirror.example:5000", or "http://mirror.example" for plain HTTP.
+	Mirrors map[string][]string
+	// PullMissing lets a sandbox's creation pull the image that it names, by
+	// whoever may create one. Then only registries with a public address are
+	// asked, and those that Registries and Mirrors name.
+	PullMissing bool
+	// DockerConfig has the credentials that `docker login` left for our user
+	// used for registries that nobody gave others for.
+	DockerConfig bool
 	// BuildEnv is added to the environment of the builder of Debian images,
 	// for example "http_proxy=...". Default: nothing of ours.
 	BuildEnv []string
@@ -59,6 +79,7 @@ type Options struct {
 	ratioFloor int64                        // bytes that may come out whatever the ratio
 	lookPath   func(string) (string, error) // finds the builder of Debian images
 	sync       func(dir string) error       // makes what is in dir survive a power cut
+	retryWait  time.Duration                // before a registry is asked again, longer each time
 }
 
 // Store implements brig.ImageStore in a folder.
@@ -71,6 +92,9 @@ type Store struct {
 	seen   brig.Image // the host image at the last look
 	seenAt time.Time
 	look   bool // somebody is looking
+
+	flights flights
+	room    room
 }
 
 var _ brig.ImageStore = (*Store)(nil)
@@ -136,6 +160,9 @@ func (o Options) withDefaults() Options {
 	if o.lookPath == nil {
 		o.lookPath = exec.LookPath
 	}
+	if o.retryWait <= 0 {
+		o.retryWait = time.Second
+	}
 	if o.sync == nil {
 		o.sync = syncFS
 	}
@@ -167,11 +194,9 @@ func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	digest := ref
-	if !isDigest(ref) {
-		if digest = x.Names[ref]; digest == "" {
-			return nil, unknown(ref)
-		}
+	digest := x.find(ref)
+	if digest == "" {
+		return nil, unknown(ref)
 	}
 	m, err := s.readMeta(digest)
 	if brig.KindOf(err) == brig.NotFound {
@@ -180,6 +205,7 @@ func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.touch(digest)
 	return m.image(x), nil
 }
 
@@ -244,6 +270,10 @@ type meta struct {
 	Created time.Time `json:"created"`
 	Source  string    `json:"source"`
 	Binds   []Bind    `json:"binds,omitempty"`
+	// What follows is of images that have a configuration.
+	Manifest string           `json:"manifest,omitempty"`
+	Config   brig.ImageConfig `json:"config,omitzero"`
+	Notes    []string         `json:"notes,omitempty"`
 }
 
 const metaVersion = 1
@@ -255,7 +285,7 @@ func (m *meta) image(x *index) *brig.Image {
 	}
 	return &brig.Image{
 		Digest: m.Digest, Names: names, Size: m.Size, Files: m.Files,
-		Created: m.Created, Source: m.Source,
+		Created: m.Created, Source: m.Source, Manifest: m.Manifest, Config: m.Config, Notes: m.Notes,
 	}
 }
 

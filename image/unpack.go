@@ -14,11 +14,14 @@ import (
 )
 
 // unpacker writes the entries of an archive below root and nowhere else. It
-// trusts os.Root to stay inside, and on top of that follows no link at all.
+// trusts os.Root to stay inside, and on top of that lets the system follow no
+// link at all: those of layers it follows itself, from one real directory to
+// the next (walk.go).
 type unpacker struct {
 	root  *os.Root
 	a     *archive
-	chown bool // keep owners; else everything is ours
+	layer *layerState // nil unless this is one layer of several
+	chown bool        // keep owners; else everything is ours
 
 	maxSize, maxFiles    int64
 	size, files, skipped int64
@@ -28,6 +31,7 @@ type unpacker struct {
 	// has to be opened, and then that is the one we keep.
 	parent     *os.Root
 	parentName string
+	parentReal string // parentName without any link
 	buf        []byte
 }
 
@@ -52,7 +56,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	}
 	base := path.Base(name)
 	switch {
-	case strings.HasPrefix(base, ".wh."):
+	case strings.HasPrefix(base, whiteoutPrefix) && u.layer != nil:
+		return u.whiteout(name)
+	case strings.HasPrefix(base, whiteoutPrefix):
 		return refuse("entry %s: it is a whiteout, so this is one layer of an image and not a root file system", quote(name)).
 			WithHint("flatten the image first, for example with docker export")
 	case h.Typeflag == tar.TypeXGlobalHeader:
@@ -98,60 +104,8 @@ func (u *unpacker) place(h *tar.Header, name, base string, content io.Reader) er
 	case err != nil:
 		return fmt.Errorf("unpack %s: %w", quote(name), err)
 	}
+	u.layer.add(path.Join(u.parentReal, base))
 	return nil
-}
-
-// enter makes dir the parent, and makes it if it is missing. Each step must
-// be a directory itself: a link to one is not followed.
-func (u *unpacker) enter(dir string) error {
-	if u.parent != nil && u.parentName == dir {
-		return nil
-	}
-	u.close()
-	at, err := u.root.OpenRoot(".")
-	if err != nil {
-		return fmt.Errorf("open image folder: %w", err)
-	}
-	if dir != "." {
-		for part := range strings.SplitSeq(dir, "/") {
-			next, err := u.step(at, part, dir)
-			_ = at.Close()
-			if err != nil {
-				return err
-			}
-			at = next
-		}
-	}
-	u.parent, u.parentName = at, dir
-	return nil
-}
-
-func (u *unpacker) step(at *os.Root, part, dir string) (*os.Root, error) {
-	fi, err := at.Lstat(part)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		// An archive may leave out directories; they count nevertheless.
-		if u.files++; u.files > u.maxFiles {
-			return nil, refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
-		}
-		if err := at.Mkdir(part, 0o755); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
-		}
-		if err := at.Chmod(part, 0o755); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
-		}
-	case err != nil:
-		return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
-	case fi.Mode().Type() == fs.ModeSymlink:
-		return nil, refuse("entry below %s: %s in it is a symbolic link, and links are not followed", quote(dir), quote(part))
-	case !fi.IsDir():
-		return nil, refuse("entry below %s: %s in it is not a directory", quote(dir), quote(part))
-	}
-	next, err := at.OpenRoot(part)
-	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", quote(dir), err)
-	}
-	return next, nil
 }
 
 // clear removes what has an entry's name already, as tar does: a file is never
@@ -162,6 +116,9 @@ func (u *unpacker) clear(name, base string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
+		if u.layer != nil {
+			return u.parent.RemoveAll(base) // a directory of a layer below
+		}
 		return refuse("entry %s: it would replace a directory that is not empty", quote(name))
 	}
 	return err
@@ -236,8 +193,12 @@ func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
 	if !fi.Mode().IsRegular() && fi.Mode().Type() != fs.ModeSymlink {
 		return refuse("entry %s: it is a hard link to %s, which is not a file", quote(name), quote(target))
 	}
+	target = path.Join(u.parentReal, path.Base(target))
 	if err := u.enter(path.Dir(name)); err != nil {
 		return err
+	}
+	if name = path.Join(u.parentReal, base); target == name {
+		return refuse("entry %s: it is a hard link to itself", quote(name))
 	}
 	if err := u.clear(name, base); err != nil {
 		return err

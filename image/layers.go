@@ -1,0 +1,198 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brig-run/brig"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// layered is an image as a registry or an archive of images has it.
+type layered struct {
+	name, source string
+	manifest     string   // the digest of its manifest, if it has one
+	also         []string // digests of lists in which the manifest was found
+	raw          []byte   // its configuration
+	file         *v1.ConfigFile
+	config       brig.ImageConfig
+	notes        []string
+	layers       []layer // the lowest first
+}
+
+// layer is one archive of changes to the layers below it.
+type layer struct {
+	digest string // as it is kept; empty if that is not known
+	// open returns it as it is kept, most often compressed. Whoever opened it
+	// has seen to it that it has its digest, or will by its content's.
+	open func(context.Context) (io.ReadCloser, error)
+}
+
+// digest is the digest of the configuration, which names the content of every
+// layer: what docker calls the image's ID. It is the same from wherever the
+// image came.
+func (l *layered) digest() string { return digestOf(l.raw) }
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return digestPrefix + hex.EncodeToString(sum[:])
+}
+
+// setConfig reads the configuration, and holds it against the layers.
+func (l *layered) setConfig(raw []byte) (err error) {
+	l.raw = raw
+	if l.file, l.config, l.notes, err = readConfig(raw); err != nil {
+		return err
+	}
+	if want, have := len(l.file.RootFS.DiffIDs), len(l.layers); want != have {
+		return refuse("its manifest has %d layers and its configuration %d", have, want)
+	}
+	return nil
+}
+
+// known returns the image of a layered one that is here already, newly named.
+func (s *Store) known(ctx context.Context, l *layered, digest string) (*brig.Image, error) {
+	if _, err := s.readMeta(digest); err != nil {
+		return nil, err
+	}
+	var img *brig.Image
+	err := s.change(ctx, func(x *index) error {
+		m, err := s.readMeta(digest)
+		if err != nil {
+			return err
+		}
+		l.point(x, digest)
+		img = m.image(x)
+		return nil
+	})
+	return img, err
+}
+
+// point lets the index say by what the image is known.
+func (l *layered) point(x *index, digest string) {
+	if l.name != "" {
+		x.Names[l.name] = digest
+	}
+	for _, m := range append([]string{l.manifest}, l.also...) {
+		if m != "" {
+			x.Manifests[m] = digest
+		}
+	}
+}
+
+// assemble applies the layers one upon the other and makes an image of it, or
+// leaves nothing.
+func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report func(brig.Progress)) (*brig.Image, error) {
+	root, err := w.makeRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	u := &unpacker{root: root, chown: s.privileged, maxSize: s.largest(), maxFiles: s.opts.MaxFiles}
+	defer u.close()
+	for i, part := range l.layers {
+		step := fmt.Sprintf("unpack layer %d of %d", i+1, len(l.layers))
+		err := s.apply(ctx, u, part, l.file.RootFS.DiffIDs[i].String(), func() {
+			report(brig.Progress{Step: step, Done: u.size})
+		})
+		if err != nil {
+			return nil, inLayer(i, len(l.layers), part.digest, err)
+		}
+	}
+	if u.skipped > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("%d devices and fifos of the image were left out", u.skipped))
+	}
+	report(brig.Progress{Step: "finish", Done: u.size})
+	f := &finisher{root: root, chown: s.privileged}
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	digest := l.digest()
+	img, err := s.publish(ctx, w, &meta{
+		Version: metaVersion, Digest: digest, Size: u.size, Files: u.files, Skipped: u.skipped,
+		Created: s.opts.Now().UTC(), Source: l.source, Manifest: l.manifest, Config: l.config, Notes: l.notes,
+	}, func(x *index) { l.point(x, digest) })
+	if err != nil {
+		return nil, err
+	}
+	s.opts.Log.Info("image is ready", "name", l.name, "digest", digest, "source", l.source,
+		"manifest", l.manifest, "layers", len(l.layers), "bytes", u.size, "files", u.files, "left_out", u.skipped)
+	return img, nil
+}
+
+// apply applies one layer, whose content has to have the digest diffID.
+func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, report func()) error {
+	in, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	a, err := openArchive(ctx, in, &s.opts)
+	if err != nil {
+		return err
+	}
+	defer a.closeOut()
+	if u.a != nil { // limits are the image's and not the layer's
+		a.taken, a.given = a.taken+u.a.taken, u.a.given
+	}
+	u.close()
+	u.a, u.layer = a, newLayerState()
+	if err := u.changes(report); err != nil {
+		return err
+	}
+	if got := a.digest(); got != diffID {
+		return refuse("its content has the digest %s, and the configuration says %s", got, quote(diffID))
+	}
+	return nil
+}
+
+// changes unpacks every entry of a layer. What follows the end mark is only
+// read, since the layer's digest says that it is meant to be there.
+func (u *unpacker) changes(report func()) error {
+	const step = 16 << 20
+	next := u.a.given
+	t := tar.NewReader(u.a)
+	for last := ""; ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			if err = u.a.explain(err); last != "" {
+				return inEntry(last, err)
+			}
+			return err
+		}
+		last = h.Name
+		if err := u.entry(h, t); err != nil {
+			return err
+		}
+		if u.a.given >= next {
+			next = u.a.given + step
+			report()
+		}
+	}
+	if _, err := io.Copy(io.Discard, u.a); err != nil {
+		return u.a.explain(err)
+	}
+	report()
+	return nil
+}
+
+// inLayer says in which layer an image was refused.
+func inLayer(i, of int, digest string, err error) error {
+	if brig.KindOf(err) != brig.InvalidArgument {
+		return err
+	}
+	e := *brig.AsError(err)
+	if len(digest) > 19 {
+		digest = digest[:19]
+	}
+	e.Message = fmt.Sprintf("layer %d of %d (%s): %s", i+1, of, digest, e.Message)
+	return &e
+}

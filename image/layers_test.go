@@ -1,0 +1,284 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/klauspost/compress/zstd"
+)
+
+func gzipped(t testing.TB, b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zstded(t testing.TB, b []byte) []byte {
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// What layers do to each other.
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	below := func(m *maker) {
+		m.dir("d")
+		m.dir("d/sub")
+		m.file("d/a", "a")
+		m.file("d/sub/b", "b")
+		m.file("f", "f")
+		m.link("l", "d")
+	}
+	for name, c := range map[string]struct {
+		layers []func(*maker)
+		want   []string
+	}{
+		"replace":           {[]func(*maker){below, func(m *maker) { m.file("f", "new") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=new", "l->d"}},
+		"hide a file":       {[]func(*maker){below, func(m *maker) { m.file("d/.wh.a", "") }}, []string{"d/", "d/sub/", "d/sub/b=b", "f=f", "l->d"}},
+		"hide a folder":     {[]func(*maker){below, func(m *maker) { m.file(".wh.d", "") }}, []string{"f=f", "l->d"}},
+		"hide a link":       {[]func(*maker){below, func(m *maker) { m.file(".wh.l", "") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=f"}},
+		"hide nothing":      {[]func(*maker){below, func(m *maker) { m.file("d/.wh.none", ""); m.file(".wh..wh.plnk", "") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=f", "l->d"}},
+		"opaque first":      {[]func(*maker){below, func(m *maker) { m.dir("d"); m.file("d/.wh..wh..opq", ""); m.file("d/new", "n") }}, []string{"d/", "d/new=n", "f=f", "l->d"}},
+		"opaque last":       {[]func(*maker){below, func(m *maker) { m.file("d/new", "n"); m.file("d/sub/n", "n"); m.file("d/.wh..wh..opq", "") }}, []string{"d/", "d/new=n", "d/sub/", "d/sub/n=n", "f=f", "l->d"}},
+		"hide and bring":    {[]func(*maker){below, func(m *maker) { m.dir("d"); m.file("d/n", "n"); m.file(".wh.d", "") }}, []string{"d/", "d/n=n", "f=f", "l->d"}},
+		"bring after":       {[]func(*maker){below, func(m *maker) { m.file(".wh.f", "") }, func(m *maker) { m.file("f", "again") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=again", "l->d"}},
+		"file for a folder": {[]func(*maker){below, func(m *maker) { m.file("d", "now") }}, []string{"d=now", "f=f", "l->d"}},
+		"folder for a file": {[]func(*maker){below, func(m *maker) { m.dir("f"); m.file("f/x", "x") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f/", "f/x=x", "l->d"}},
+		"folder for a link": {[]func(*maker){below, func(m *maker) { m.dir("l"); m.file("l/x", "x") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=f", "l/", "l/x=x"}},
+		"through a link":    {[]func(*maker){below, func(m *maker) { m.file("l/x", "x"); m.hard("l/y", "l/a") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "d/x=x", "d/y=a", "f=f", "l->d"}},
+		"absolute link":     {[]func(*maker){func(m *maker) { m.dir("usr"); m.link("v", "/usr/./../usr") }, func(m *maker) { m.file("v/r/x", "x") }}, []string{"usr/", "usr/r/", "usr/r/x=x", "v->/usr/./../usr"}},
+		"climbing link":     {[]func(*maker){func(m *maker) { m.dir("a/b"); m.link("a/b/l", "../../../../c") }, func(m *maker) { m.file("a/b/l/x", "x") }}, []string{"a/", "a/b/", "a/b/l->../../../../c", "c/", "c/x=x"}},
+		"hard link below":   {[]func(*maker){below, func(m *maker) { m.hard("h", "d/a"); m.file(".wh.d", "") }}, []string{"f=f", "h=a", "l->d"}},
+		"the same twice":    {[]func(*maker){below, func(m *maker) { m.file("f", "1"); m.file("f", "2") }}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=2", "l->d"}},
+		"nothing at all":    {[]func(*maker){below, func(*maker) {}}, []string{"d/", "d/a=a", "d/sub/", "d/sub/b=b", "f=f", "l->d"}},
+		"many opaque": {[]func(*maker){below, func(m *maker) {
+			for range 100 {
+				m.file("d/.wh..wh..opq", "")
+				m.file("d/.wh.new", "")
+			}
+			m.file("d/new", "n")
+		}}, []string{"d/", "d/new=n", "f=f", "l->d"}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			for i, pack := range []func(testing.TB, []byte) []byte{func(_ testing.TB, b []byte) []byte { return b }, gzipped, zstded} {
+				h, a := newHub(t), newArena(t)
+				a.store.privileged = os.Geteuid() == 0 && i != 1
+				var layers [][]byte
+				for _, f := range c.layers {
+					layers = append(layers, pack(t, tarOf(t, f)))
+				}
+				img, err := a.pull(t, h.push(imageOf(t, layers...), "x:1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.expect(t, img, c.want...)
+				a.checkPlaces(t, img.Digest)
+			}
+		})
+	}
+}
+
+// hostileLayers are images whose layers are not meant well. Each comes after a
+// layer with links of all kinds, and none may touch what is outside.
+func hostileLayers() []hostile {
+	own := []hostile{
+		{name: "whiteout through a link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh.passwd", ""); return nil }},
+		{name: "whiteout through a relative link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("rel/.wh.secret", ""); return nil }},
+		{name: "opaque link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh..wh..opq", ""); return nil }},
+		{name: "whiteout of the folder above", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh...", ""); return nil }},
+		{name: "whiteout of this folder", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh..", ""); return nil }},
+		{name: "whiteout of no name", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh.", ""); return nil }},
+		{name: "whiteout with dots", want: refused, says: `".."`, make: func(m *maker, _ string) []byte { m.file("etc/../../.wh.secret", ""); return nil }},
+		{name: "whiteout of a link", want: confined, make: func(m *maker, _ string) []byte { m.file(".wh.abs", ""); m.file(".wh.rel", ""); return nil }},
+		{name: "write through a link", want: confined, make: func(m *maker, _ string) []byte { m.file("abs/secret", "x"); m.file("rel/inner/file", "y"); return nil }},
+		{name: "folder through a link", want: confined, make: func(m *maker, _ string) []byte {
+			m.put(tar.Header{Name: "abs/", Typeflag: tar.TypeDir, Mode: 0o777}, "")
+			m.put(tar.Header{Name: "rel/inner", Typeflag: tar.TypeDir, Mode: 0o777}, "")
+			return nil
+		}},
+		{name: "hard link through a link", want: refused, says: "not in the archive", make: func(m *maker, _ string) []byte { m.hard("h", "abs/secret"); return nil }},
+		{name: "hard link to a link", want: confined, make: func(m *maker, _ string) []byte { m.hard("h", "tosecret"); m.file("h", "x"); return nil }},
+		{name: "loop of links", want: refused, says: "too many symbolic links", make: func(m *maker, _ string) []byte {
+			m.link("p", "q")
+			m.link("q", "p")
+			m.file("p/x", "")
+			return nil
+		}},
+		{name: "long way", want: refused, says: "deep", make: func(m *maker, _ string) []byte {
+			m.dir("a")
+			m.link("w", strings.Repeat("a/../", 700)+"a")
+			m.link("w2", strings.Repeat("w/../", 500)+"w")
+			m.file("w2/x", "")
+			return nil
+		}},
+		{name: "deep by links", want: refused, says: "deep", make: func(m *maker, _ string) []byte {
+			m.link("k", strings.Repeat("d/", 120))
+			m.file("k/"+strings.Repeat("e/", 100)+"x", "")
+			return nil
+		}},
+		{name: "name with a newline", want: confined, make: func(m *maker, _ string) []byte { m.file("a\nb\x1b[31m", "x"); return nil }},
+		{name: "whiteout with a newline", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/\n\x1b/.wh.x", ""); return nil }},
+		{name: "device over a file", want: confined, make: func(m *maker, _ string) []byte {
+			m.put(tar.Header{Name: "sda", Typeflag: tar.TypeBlock, Devmajor: 8}, "")
+			return nil
+		}},
+	}
+	// And all that is hostile to an import, but for what layers may do.
+	for _, h := range corpus() {
+		for _, allowed := range []string{"whiteout", "not empty", "link", "end mark", "cut short", "nothing in it", "nothing", "behind", "images"} {
+			if strings.Contains(h.says, allowed) || h.name == "nothing" {
+				h.want = ""
+			}
+		}
+		own = append(own, h)
+	}
+	return own
+}
+
+func TestHostileLayers(t *testing.T) {
+	t.Parallel()
+	for _, c := range hostileLayers() {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			for _, privileged := range []bool{true, false} {
+				if privileged && os.Geteuid() != 0 {
+					continue
+				}
+				h, a := newHub(t), newArena(t)
+				a.store.privileged = privileged
+				first := tarOf(t, func(m *maker) {
+					m.dir("usr")
+					m.link("abs", a.canary+"/dir")
+					m.link("rel", up(a.canary+"/dir"))
+					m.link("tosecret", a.canary+"/secret")
+				})
+				img, err := a.pull(t, h.push(imageOf(t, first, c.bytes(t, a.canary)), "x:1"))
+				switch {
+				case c.want == refused && err == nil:
+					t.Errorf("privileged %t: not refused", privileged)
+				case c.want == refused:
+					a.refused(t, err, brig.InvalidArgument, "ref", c.says)
+					if !strings.Contains(brig.AsError(err).Message, "layer 2 of 2") && !strings.Contains(brig.AsError(err).Message, "etc/passwd") {
+						t.Errorf("it does not say where: %v", err)
+					}
+				case err == nil:
+					a.checkPlaces(t, img.Digest)
+				case c.want == confined:
+					t.Errorf("privileged %t: %v", privileged, err)
+				}
+				if err := a.check(); err != nil {
+					t.Errorf("privileged %t: %v", privileged, err)
+				}
+			}
+		})
+	}
+}
+
+// Limits are an image's, however many layers it is spread over.
+func TestLayersShareLimits(t *testing.T) {
+	t.Parallel()
+	h, a := newHub(t), newArena(t)
+	var large, many [][]byte
+	for i := range 6 {
+		large = append(large, tarOf(t, func(m *maker) { m.file(fmt.Sprint("f", i), strings.Repeat(fmt.Sprint(i), 1<<20)) }))
+		many = append(many, tarOf(t, func(m *maker) {
+			for j := range 100 {
+				m.file(fmt.Sprint(i, "-", j), "")
+			}
+		}))
+	}
+	_, err := a.pull(t, h.push(imageOf(t, large...), "large:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "the limit")
+	_, err = a.pull(t, h.push(imageOf(t, many...), "many:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "entries, the limit")
+	bomb := gzipped(t, tarOf(t, func(m *maker) { m.file("b", strings.Repeat("\x00", 3<<20)) }))
+	_, err = a.pull(t, h.push(imageOf(t, bomb), "bomb:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "times its own size")
+	var wide [][]byte
+	for i := range 501 {
+		wide = append(wide, tarOf(t, func(m *maker) { m.file(fmt.Sprint(i), "") }))
+	}
+	_, err = a.pull(t, h.push(imageOf(t, wide...), "wide:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "501 layers, the most is 500")
+}
+
+// What a configuration says is kept within bounds.
+func TestHostileConfig(t *testing.T) {
+	t.Parallel()
+	h, a := newHub(t), newArena(t)
+	c := v1.Config{
+		Labels: map[string]string{}, User: "\x1b[31mnobody", WorkingDir: "../../etc",
+		Env: []string{"=x", "NOEQ", "LD_LIBRARY_PATH=/x", "LD_AUDIT=/x", "BRIG_X=1", "E2B_KEY=1", "GLIBC_TUNABLES=x", "NUL=a\x00b", "PATH=/opt/bin:/bin", "BIG=" + strings.Repeat("x", 70<<10)},
+	}
+	for i := range 10_000 {
+		c.Labels[fmt.Sprintf("label-%05d", i)] = "v"
+	}
+	for range 1000 {
+		c.Cmd = append(c.Cmd, "x")
+	}
+	img, err := a.pull(t, h.push(configured(t, c, small(t)), "x:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := img.Config
+	if len(got.Labels) != maxConfigLabels || len(got.Env) != 1 || got.Env["PATH"] == "" || got.User != "user" || got.WorkingDir != "" || got.Command != nil {
+		t.Errorf("%+v", got)
+	}
+	notes := strings.Join(img.Notes, "|")
+	for _, want := range []string{"9900 labels", "LD_LIBRARY_PATH, LD_AUDIT, BRIG_X, E2B_KEY, GLIBC_TUNABLES", "4 variables", "user 1000", "working directory", "command"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no note of %q: %q", want, img.Notes)
+		}
+	}
+	if strings.ContainsAny(notes, "\x1b\x00\n") {
+		t.Errorf("notes unfit for a terminal: %q", notes)
+	}
+	again, err := a.store.Resolve(t.Context(), img.Digest)
+	if err != nil || len(again.Config.Labels) != maxConfigLabels || !slices.Equal(again.Notes, img.Notes) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	huge := v1.Config{Cmd: []string{strings.Repeat("x", maxConfig)}}
+	_, err = a.pull(t, h.push(configured(t, huge, small(t)), "y:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "configuration is larger")
+}
+
+// A layer whose content is not what the configuration says is not used, even
+// if the manifest knows it.
+func TestWrongDiffID(t *testing.T) {
+	t.Parallel()
+	h, a := newHub(t), newArena(t)
+	l := layerOf(t, gzipped(t, small(t))).(fixedLayer)
+	l.diff.Hex = strings.Repeat("0", 64)
+	img := imageOf(t)
+	img, err := appendLayer(img, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.pull(t, h.push(img, "x:1"))
+	a.refused(t, err, brig.InvalidArgument, "ref", "its content has the digest")
+}

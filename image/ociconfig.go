@@ -1,0 +1,169 @@
+package image
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The bounds of what is kept of an image's configuration.
+const (
+	maxLayers       = 500
+	maxConfig       = 4 << 20 // bytes of a configuration or a manifest
+	maxConfigLabels = 100
+	maxConfigEnv    = 500
+	maxConfigWords  = 200      // of an entrypoint or a command
+	maxConfigBytes  = 64 << 10 // of each of these
+)
+
+// readConfig reads a configuration and keeps what is on the list of things
+// that are honoured. The notes say what is not.
+func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) {
+	var out brig.ImageConfig
+	if len(raw) > maxConfig {
+		return nil, out, nil, refuse("its configuration is larger than %d bytes", maxConfig)
+	}
+	f, err := v1.ParseConfigFile(bytes.NewReader(raw))
+	if err != nil {
+		return nil, out, nil, refuse("its configuration is damaged").Because(err)
+	}
+	if f.RootFS.Type != "layers" {
+		return nil, out, nil, refuse("its configuration names no layers: it is not an image that can run")
+	}
+	if n := len(f.RootFS.DiffIDs); n > maxLayers {
+		return nil, out, nil, refuse("it has %d layers, the most is %d", n, maxLayers)
+	}
+	if f.OS != "" && f.OS != "linux" {
+		return nil, out, nil, refuse("it is for %s and not for linux", quote(f.OS))
+	}
+	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	out.Env = keepEnv(f.Config.Env, note)
+	out.Labels = keepLabels(f.Config.Labels, note)
+	out.Entrypoint = keepWords("entrypoint", f.Config.Entrypoint, note)
+	out.Command = keepWords("command", f.Config.Cmd, note)
+	if dir := f.Config.WorkingDir; path.IsAbs(dir) && len(dir) <= maxPath && clean(dir) {
+		out.WorkingDir = path.Clean(dir)
+	} else if dir != "" {
+		note("working directory %s is not used: it is not an absolute path", quote(dir))
+	}
+	switch user, _, _ := strings.Cut(f.Config.User, ":"); user {
+	case "":
+	case "0", "root":
+		out.User = "root"
+	default:
+		out.User = "user"
+		if user != "1000" && user != "user" {
+			note("user %s of the image is not used: commands run as user 1000", quote(user))
+		}
+	}
+	if f.Architecture != "" {
+		out.Platform = fmt.Sprintf("%.80s", clip(platformOf(f).String()))
+		if f.Architecture != thisPlatform().Architecture {
+			note("it is for %s and this machine is %s: its programs do not run here", out.Platform, thisPlatform())
+		}
+	}
+	return f, out, notes, nil
+}
+
+func platformOf(f *v1.ConfigFile) *v1.Platform {
+	return &v1.Platform{OS: "linux", Architecture: f.Architecture, Variant: f.Variant}
+}
+
+// clip makes what an image says fit for a terminal.
+func clip(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == utf8.RuneError || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func clean(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// steers reports whether a variable could change how programs are loaded, or
+// what Brig's own programs do.
+func steers(key string) bool {
+	return strings.HasPrefix(key, "LD_") || strings.HasPrefix(key, "BRIG_") ||
+		strings.HasPrefix(key, "E2B_") || key == "GLIBC_TUNABLES"
+}
+
+func keepEnv(all []string, note func(string, ...any)) map[string]string {
+	env, size, left := map[string]string{}, 0, 0
+	var dropped []string
+	for _, kv := range all {
+		k, v, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok || k == "" || !clean(kv):
+			left++
+		case steers(k):
+			if len(dropped) < 10 && len(k) <= 80 {
+				dropped = append(dropped, clip(k))
+			} else {
+				left++
+			}
+		case len(env) >= maxConfigEnv || size+len(kv) > maxConfigBytes:
+			left++
+		default:
+			env[k] = v
+			size += len(kv)
+		}
+	}
+	if len(dropped) > 0 {
+		note("variables of the image that are not set: %s", strings.Join(dropped, ", "))
+	}
+	if left > 0 {
+		note("%d variables of the image are not set: they are unfit, or too many", left)
+	}
+	if len(env) == 0 {
+		return nil
+	}
+	return env
+}
+
+func keepLabels(all map[string]string, note func(string, ...any)) map[string]string {
+	keys := make([]string, 0, len(all))
+	for k, v := range all {
+		if clean(k) && clean(v) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys) // so that the same ones are kept every time
+	labels, size := map[string]string{}, 0
+	for _, k := range keys {
+		n := len(k) + len(all[k])
+		if len(labels) == maxConfigLabels || size+n > maxConfigBytes {
+			continue
+		}
+		labels[k], size = all[k], size+n
+	}
+	if n := len(all) - len(labels); n > 0 {
+		note("%d labels of the image are not kept", n)
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	return labels
+}
+
+func keepWords(what string, words []string, note func(string, ...any)) []string {
+	size := 0
+	for _, w := range words {
+		size += len(w)
+		if !clean(w) {
+			size = maxConfigBytes + 1
+		}
+	}
+	if len(words) > maxConfigWords || size > maxConfigBytes {
+		note("the %s of the image is not kept: it is unfit, or too long", what)
+		return nil
+	}
+	return words
+}

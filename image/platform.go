@@ -1,0 +1,68 @@
+package image
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/brig-run/brig"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// isList tells a list of manifests from a manifest: by what the registry
+// says, or else by what is in it.
+func isList(b []byte, kind types.MediaType) bool {
+	if kind.IsIndex() || kind.IsImage() {
+		return kind.IsIndex()
+	}
+	var in struct {
+		MediaType types.MediaType `json:"mediaType"`
+		Manifests json.RawMessage `json:"manifests"`
+		Layers    json.RawMessage `json:"layers"`
+	}
+	return json.Unmarshal(b, &in) == nil && (in.MediaType.IsIndex() || in.Manifests != nil && in.Layers == nil)
+}
+
+// choose finds what a list has for a platform.
+func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
+	list, err := v1.ParseIndexManifest(bytes.NewReader(b))
+	if err != nil {
+		return v1.Descriptor{}, refuse("its list of manifests is damaged").Because(err)
+	}
+	var there []string
+	images := 0
+	var only v1.Descriptor
+	for _, d := range list.Manifests {
+		if !d.MediaType.IsImage() && !d.MediaType.IsIndex() || checkDigest(d.Digest.String()) != nil {
+			continue
+		}
+		switch {
+		case d.Platform == nil:
+			images, only = images+1, d
+		case d.Platform.Satisfies(want):
+			return d, nil
+		case d.Platform.OS != "unknown": // attestations have that
+			images = 2
+			if s := clip(d.Platform.String()); len(there) < 50 && len(s) <= 80 && !slices.Contains(there, s) {
+				there = append(there, s)
+			}
+		}
+	}
+	if images == 1 {
+		return only, nil // its configuration will tell
+	}
+	return v1.Descriptor{}, otherPlatform(want, there)
+}
+
+// otherPlatform says that an image is for other machines than it is wanted for.
+func otherPlatform(want v1.Platform, there []string) error {
+	slices.Sort(there)
+	list := strings.Join(there, ", ")
+	if list == "" {
+		list = "none"
+	}
+	return brig.InvalidField("platform", "there is no image for %s; there are: %s", want.String(), list).
+		WithHint("choose another tag, or give the platform; only programs for %s run on this machine", thisPlatform())
+}

@@ -1,0 +1,222 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/brig-run/brig"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Pull implements brig.ImageStore. Who asks for an image that is being pulled
+// waits for the same work.
+func (s *Store) Pull(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	return s.pullOnce(ctx, p, false, oneAtATime(report))
+}
+
+// PullMissing implements brig.ImagePuller.
+func (s *Store) PullMissing(ctx context.Context, ref string) (*brig.Image, error) {
+	if _, err := parseReference(ref); err != nil || !s.opts.PullMissing || isDigest(ref) {
+		return nil, unknown(ref)
+	}
+	return s.pullOnce(ctx, brig.ImagePull{Ref: ref}, true, func(brig.Progress) {})
+}
+
+// wanted is what a pull is to get.
+type wanted struct {
+	ref      reference
+	platform v1.Platform
+	pull     brig.ImagePull
+}
+
+func (s *Store) pullOnce(ctx context.Context, p brig.ImagePull, missing bool, report func(brig.Progress)) (*brig.Image, error) {
+	if isDigest(p.Ref) {
+		return nil, brig.InvalidField("ref", "a digest alone does not say which registry has it").
+			WithHint("for example python@%s", p.Ref[:min(len(p.Ref), 80)])
+	}
+	ref, err := parseReference(p.Ref)
+	if err != nil {
+		return nil, err
+	}
+	platform, err := parsePlatform(p.Platform)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.allowed(ref); err != nil {
+		return nil, err
+	}
+	key := flightKey{pull: p, missing: missing}
+	key.pull.Ref, key.pull.Platform = ref.familiar(), platform.String()
+	return s.flights.do(ctx, key, report, func(ctx context.Context, report func(brig.Progress)) (*brig.Image, error) {
+		return s.pull(ctx, wanted{ref, platform, p}, missing, report)
+	})
+}
+
+// pull asks one place after the other.
+func (s *Store) pull(ctx context.Context, want wanted, missing bool, report func(brig.Progress)) (*brig.Image, error) {
+	places, err := s.places(want.ref, want.pull, missing)
+	for _, at := range places {
+		if at != nil {
+			defer at.close()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range places {
+		img, perr := s.pullFrom(ctx, at, want, report)
+		if perr == nil {
+			return img, nil
+		}
+		err = explainPull(ctx, want.ref, at, want.pull, perr)
+		if ctx.Err() != nil || i == len(places)-1 || brig.KindOf(err) == brig.FailedPrecondition {
+			break
+		}
+		s.opts.Log.Warn("a mirror does not have an image", "mirror", at.repo.String(), "error", perr)
+	}
+	return nil, err
+}
+
+func (s *Store) pullFrom(ctx context.Context, at *registry, want wanted, report func(brig.Progress)) (*brig.Image, error) {
+	report(brig.Progress{Step: "ask " + registryName(at.repo.RegistryStr())})
+	m, also, err := at.manifest(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	l := &layered{name: want.ref.familiar(), source: sourcePull, manifest: m.digest, also: also}
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, err
+	}
+	if here := x.Manifests[m.digest]; here != "" {
+		img, err := s.known(ctx, l, here)
+		if brig.KindOf(err) != brig.NotFound {
+			return img, err
+		}
+	}
+	var config memory
+	if err := at.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
+		return nil, err
+	}
+	l.layers = make([]layer, len(m.Layers)) // for the count
+	if err := l.setConfig(config.b); err != nil {
+		return nil, err
+	}
+	if a := l.file.Architecture; a != "" && a != want.platform.Architecture {
+		return nil, otherPlatform(want.platform, []string{l.config.Platform})
+	}
+	// Another manifest may have had the same content.
+	if img, err := s.known(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
+		return img, err
+	}
+	return s.download(ctx, at, l, m.Layers, report)
+}
+
+// download fetches layers while it applies those that are there.
+func (s *Store) download(ctx context.Context, at *registry, l *layered, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
+	w, err := s.newScratch()
+	if err != nil {
+		return nil, err
+	}
+	defer w.discard()
+	ctx, cancel := context.WithCancel(ctx)
+	d := &downloads{r: at, dir: w.dir, report: report, slots: make(chan struct{}, ahead)}
+	defer d.work.Wait()
+	defer cancel()
+	l.layers = d.start(ctx, layers)
+	return s.assemble(ctx, w, l, report)
+}
+
+// manifest is what a registry says that an image is made of.
+type manifest struct {
+	*v1.Manifest
+	digest string
+}
+
+// manifest finds the manifest for a platform, and the digest of the list in
+// which it was found.
+func (r *registry) manifest(ctx context.Context, want wanted) (*manifest, []string, error) {
+	b, kind, err := r.document(ctx, want.ref.Identifier())
+	if err != nil {
+		return nil, nil, err
+	}
+	if d := want.ref.digest(); d != "" && digestOf(b) != d {
+		return nil, nil, &wrongContent{"its manifest", d, digestOf(b)}
+	}
+	var also []string
+	for depth := 0; isList(b, kind); depth++ {
+		if depth > 2 {
+			return nil, nil, refuse("its manifest is a list of lists of lists")
+		}
+		also = append(also, digestOf(b))
+		d, err := choose(b, want.platform)
+		if err != nil {
+			return nil, nil, err
+		}
+		if b, kind, err = r.document(ctx, d.Digest.String()); err != nil {
+			return nil, nil, err
+		}
+		if digestOf(b) != d.Digest.String() {
+			return nil, nil, &wrongContent{"its manifest", d.Digest.String(), digestOf(b)}
+		}
+	}
+	m, err := readManifest(b, kind)
+	return &manifest{m, digestOf(b)}, also, err
+}
+
+// document fetches a manifest or a list of them.
+func (r *registry) document(ctx context.Context, tagOrDigest string) ([]byte, types.MediaType, error) {
+	var b []byte
+	var kind types.MediaType
+	err := r.again(ctx, func() error {
+		ref := reference{r.repo.Tag(tagOrDigest)}
+		if isDigest(tagOrDigest) {
+			ref = reference{r.repo.Digest(tagOrDigest)}
+		}
+		d, err := r.puller.Get(ctx, ref.Reference)
+		if err != nil {
+			return err
+		}
+		b, kind = d.Manifest, d.MediaType
+		return nil
+	})
+	if err == nil && len(b) > maxConfig {
+		err = errLarge
+	}
+	return b, kind, err
+}
+
+// readManifest reads the manifest of an image.
+func readManifest(b []byte, kind types.MediaType) (*v1.Manifest, error) {
+	switch {
+	case kind == types.DockerManifestSchema1 || kind == types.DockerManifestSchema1Signed:
+		return nil, refuse("its manifest is of an old kind that nobody should use any more").
+			WithHint("push it again with a docker that is younger than 2016")
+	case kind != "" && !kind.IsImage():
+		return nil, refuse("it is not an image but %s", quote(string(kind)))
+	}
+	m, err := v1.ParseManifest(bytes.NewReader(b))
+	if err != nil || m.SchemaVersion != 2 {
+		return nil, refuse("its manifest is damaged").Because(err)
+	}
+	if len(m.Layers) > maxLayers {
+		return nil, refuse("it has %d layers, the most is %d", len(m.Layers), maxLayers)
+	}
+	if k := m.Config.MediaType; k != "" && !k.IsConfig() {
+		return nil, refuse("it is not an image but %s", quote(string(k)))
+	}
+	if m.Config.Size < 0 || m.Config.Size > maxConfig {
+		return nil, refuse("its configuration is larger than %d bytes", maxConfig)
+	}
+	for i, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if i > 0 && !d.MediaType.IsLayer() {
+			return nil, refuse("layer %d is of a kind that is not understood, %s", i, quote(string(d.MediaType)))
+		}
+		if err := checkDigest(d.Digest.String()); err != nil || d.Size < 0 {
+			return nil, refuse("its manifest has no sha256 digest and size for each part").Because(errors.Join(err))
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,123 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// maxSteps bounds the directories that one walk opens, links followed: links
+// that go up and down again could make it long.
+const maxSteps = 2048
+
+// enter makes dir the parent, and makes it if it is missing.
+func (u *unpacker) enter(dir string) error {
+	if u.parent != nil && u.parentName == dir {
+		return nil
+	}
+	u.close()
+	at, real, err := u.walk(dir, u.layer != nil)
+	if err != nil {
+		return err
+	}
+	u.parent, u.parentName, u.parentReal = at, dir, real
+	return nil
+}
+
+// walk opens dir, and makes it if it is missing. Each step must be a directory
+// itself. A link to one is followed only if follow says so, as upper layers
+// expect it of "lib/x" when a lower one has the link "lib -> usr/lib": its
+// target is taken to be below the root, and walked to in the same way. It also
+// returns the name of dir without any link.
+func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
+	at, err := u.top()
+	if err != nil {
+		return nil, "", err
+	}
+	todo, done, links := strings.Split(dir, "/"), []string(nil), 0
+	for steps := 0; len(todo) > 0; steps++ {
+		part := todo[0]
+		todo = todo[1:]
+		if part == "" || part == "." {
+			continue
+		}
+		if part == ".." { // of a link: names have none
+			todo = append(done[:max(len(done)-1, 0):max(len(done)-1, 0)], todo...)
+			part = ""
+		}
+		var next *os.Root
+		target := ""
+		if part != "" {
+			next, target, err = u.step(at, part, dir, follow)
+		}
+		if target != "" {
+			if links++; links > 40 {
+				err = refuse("entry below %s: there are too many symbolic links on the way", quote(dir))
+			}
+			if path.IsAbs(target) {
+				done = nil
+			}
+			todo = append(append(done[:len(done):len(done)], strings.Split(target, "/")...), todo...)
+		}
+		if err == nil && next == nil { // from the top again
+			done = nil
+			next, err = u.top()
+		} else {
+			done = append(done, part)
+		}
+		_ = at.Close()
+		if err == nil && (len(done) > maxDepth || steps > maxSteps) {
+			_ = next.Close()
+			err = refuse("entry below %s: it is more than %d directories deep", quote(dir), maxDepth)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		at = next
+	}
+	return at, path.Join(append([]string{"."}, done...)...), nil
+}
+
+func (u *unpacker) top() (*os.Root, error) {
+	at, err := u.root.OpenRoot(".")
+	if err != nil {
+		return nil, fmt.Errorf("open image folder: %w", err)
+	}
+	return at, nil
+}
+
+// step opens one directory of a walk, or returns where a link leads.
+func (u *unpacker) step(at *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
+	fi, err := at.Lstat(part)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// An archive may leave out directories; they count nevertheless.
+		if u.files++; u.files > u.maxFiles {
+			return nil, "", refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
+		}
+		if err := at.Mkdir(part, 0o755); err != nil {
+			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
+		}
+		if err := at.Chmod(part, 0o755); err != nil {
+			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
+		}
+	case err != nil:
+		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
+	case fi.Mode().Type() == fs.ModeSymlink && follow:
+		if target, err = at.Readlink(part); err != nil {
+			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
+		}
+		return nil, target, nil
+	case fi.Mode().Type() == fs.ModeSymlink:
+		return nil, "", refuse("entry below %s: %s in it is a symbolic link, and links are not followed", quote(dir), quote(part))
+	case !fi.IsDir():
+		return nil, "", refuse("entry below %s: %s in it is not a directory", quote(dir), quote(part))
+	}
+	if next, err = at.OpenRoot(part); err != nil {
+		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
+	}
+	return next, "", nil
+}
