@@ -32,12 +32,33 @@ var (
 	OpRestart       = Op{"context.restart", "RestartContext", Member, true}
 	OpRemoveContext = Op{"context.remove", "RemoveContext", Member, true}
 
+	OpStat    = Op{"file.stat", "Files.Stat", Viewer, false}
+	OpListDir = Op{"file.list", "Files.List", Viewer, false}
+	OpRead    = Op{"file.read", "Files.Read", Viewer, false}
+	OpWatch   = Op{"file.watch", "Files.Watch", Viewer, false}
+	OpMakeDir = Op{"file.mkdir", "Files.MakeDir", Member, true}
+	OpMove    = Op{"file.move", "Files.Move", Member, true}
+	OpUnlink  = Op{"file.remove", "Files.Remove", Member, true}
+	OpWrite   = Op{"file.write", "Files.Write", Member, true}
+	OpCompose = Op{"file.compose", "Files.Compose", Member, true}
+
+	OpStart     = Op{"process.start", "Processes.Start", Member, true}
+	OpProcesses = Op{"process.list", "Processes.List", Viewer, false}
+	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false}
+	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true}
+	// What is typed is no event of its own: the process is.
+	OpInput      = Op{"process.input", "Processes.Input", Member, false}
+	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false}
+	OpResize     = Op{"process.resize", "Processes.Resize", Member, false}
+	OpDial       = Op{"port.dial", "Dial", Member, false}
+
 	OpPool = Op{"pool.get", "Pool", Admin, false}
 
 	OpImages      = Op{"image.list", "Images", Viewer, false}
 	OpGetImage    = Op{"image.get", "GetImage", Viewer, false}
 	OpImportImage = Op{"image.import", "ImportImage", Admin, true}
 	OpBuildImage  = Op{"image.build", "BuildImage", Admin, true}
+	OpPullImage   = Op{"image.pull", "PullImage", Admin, true}
 	OpRemoveImage = Op{"image.remove", "RemoveImage", Admin, true}
 )
 
@@ -46,5 +67,7 @@ var Ops = []Op{
 	OpCreate, OpGet, OpList, OpExec, OpGetExec, OpListExecs, OpLogs, OpExtend, OpStop, OpKill,
 	OpRemove, OpRun, OpGetRun,
 	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
-	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpRemoveImage,
+	OpStat, OpListDir, OpRead, OpWatch, OpMakeDir, OpMove, OpUnlink, OpWrite, OpCompose,
+	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial,
+	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 }

@@ -108,12 +108,11 @@ func TestOpsAreTotal(t *testing.T) {
 		}
 		rows[op.Method], names[op.Name] = true, true
 	}
-	s := reflect.TypeFor[brig.Service]()
-	for i := range s.NumMethod() {
-		if m := s.Method(i).Name; !rows[m] {
+	for _, m := range methods(reflect.TypeFor[brig.Service](), "") {
+		if !rows[m] {
 			t.Errorf("Service.%s has no row", m)
 		}
-		delete(rows, s.Method(i).Name)
+		delete(rows, m)
 	}
 	for m := range rows {
 		t.Errorf("row of %s, which Service does not have", m)
@@ -126,4 +125,18 @@ func TestFormatBytes(t *testing.T) {
 			t.Errorf("FormatBytes(%d) = %s, want %s", n, got, want)
 		}
 	}
+}
+
+// methods lists the operations of an interface. What returns another interface
+// of the domain's own and nothing else is none, but that one's are.
+func methods(s reflect.Type, prefix string) (out []string) {
+	for i := range s.NumMethod() {
+		m := s.Method(i)
+		if m.Type.NumOut() == 1 && m.Type.Out(0).PkgPath() == s.PkgPath() && m.Type.Out(0).Kind() == reflect.Interface {
+			out = append(out, methods(m.Type.Out(0), prefix+m.Name+".")...)
+			continue
+		}
+		out = append(out, prefix+m.Name)
+	}
+	return out
 }

@@ -27,6 +27,9 @@ type Spec struct {
 	Limits Limits
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
+	// FixedLease says that using the sandbox does not renew its lease: it ends
+	// TTL after it began unless it is extended.
+	FixedLease bool `json:",omitempty"`
 	// FreezeAfter is how long the sandbox may be unused before everything in
 	// it stops until it is used again. Default never.
 	FreezeAfter time.Duration `json:",omitzero"`
@@ -85,6 +88,16 @@ const (
 	HungUp       ExitReason = "hung_up"       // whoever a one-shot was for went away
 	Crashed      ExitReason = "crashed"       // none of these: the machine failed
 )
+
+// Usage is what a sandbox has used, as the host's kernel counts it.
+type Usage struct {
+	At time.Time
+	// CPU is processor time since the sandbox began.
+	CPU time.Duration
+	// Memory is what it holds now, in bytes, Cache the part of it that the
+	// host could take back.
+	Memory, Cache int64
+}
 
 // ListOptions selects sandboxes.
 type ListOptions struct {

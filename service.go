@@ -3,6 +3,7 @@ package brig
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 )
 
@@ -65,14 +66,26 @@ type Service interface {
 	RestartContext(ctx context.Context, name, id string) (*CodeContext, error)
 	RemoveContext(ctx context.Context, name, id string) error
 
+	// Files and Processes are those of a running sandbox. Using them renews
+	// its lease.
+	Files(name string) Files
+	Processes(name string) Processes
+	// Dial connects to a TCP port on which something in a sandbox listens, on
+	// its loopback, too. Where nobody listens is ConnectionFailed. The caller
+	// closes the connection; it may be half closed with CloseWrite.
+	Dial(ctx context.Context, name string, port int) (net.Conn, error)
+
 	// Pool says what waits to be used.
 	Pool(ctx context.Context) ([]PoolShelf, error)
 
 	Images(ctx context.Context) ([]*Image, error)
 	GetImage(ctx context.Context, ref string) (*Image, error)
-	// ImportImage reads a tar archive of a root file system.
+	// ImportImage reads a tar archive of a root file system, an OCI layout, or
+	// what docker save makes.
 	ImportImage(ctx context.Context, name string, r io.Reader, report func(Progress)) (*Image, error)
 	BuildImage(ctx context.Context, b ImageBuild, report func(Progress)) (*Image, error)
+	// PullImage fetches an image from a registry.
+	PullImage(ctx context.Context, p ImagePull, report func(Progress)) (*Image, error)
 	// RemoveImage refuses (FailedPrecondition) while a sandbox uses it.
 	RemoveImage(ctx context.Context, ref string) error
 }

@@ -43,6 +43,9 @@ type Store interface {
 	Put(ctx context.Context, r *Record, events ...Event) error
 	// Get finds a record by name or by id within a tenant; NotFound.
 	Get(ctx context.Context, tenant, name string) (*Record, error)
+	// Owner returns the tenant of a record, by its id alone; NotFound. It is for
+	// doors to which a sandbox's own token opens, not a tenant's key.
+	Owner(ctx context.Context, id ID) (tenant string, err error)
 	// List returns a page of a tenant's records, newest first (by Created,
 	// then ID), and the next cursor. A cursor it did not make is
 	// InvalidArgument with the field "cursor".

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -30,10 +31,12 @@ type codeContext struct {
 	removed bool
 }
 
-// note is what is kept with an interpreter over a server's death.
+// note is what is kept with an interpreter, or with another process, over a
+// server's death.
 type note struct {
 	Context brig.CodeContext
 	Env     map[string]string
+	Process *processNote `json:",omitempty"`
 }
 
 // contextsOf returns the contexts of a sandbox, an empty set at first.
@@ -61,14 +64,27 @@ func (e *Engine) offer(m *machine) {
 }
 
 // take takes the offered interpreter if it is right for spec.
-func (cs *contexts) take(spec brig.ContextSpec, env map[string]string) *interpreter.Session {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.offered == nil || spec.Language != brig.Python || spec.Dir != workspace || startsWith(env) {
+func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
+	if spec.Language != brig.Python || startsWith(env) {
 		return nil
 	}
+	if spec.Dir != workspace {
+		// One that is not there is refused by starting an interpreter in it.
+		at, err := in.Files().Stat(ctx, brig.Path{Name: spec.Dir})
+		if err != nil || at.Type != brig.Directory {
+			return nil
+		}
+	}
+	cs.mu.Lock()
 	s := cs.offered
 	cs.offered = nil
+	cs.mu.Unlock()
+	if s != nil && spec.Dir != workspace {
+		if err := s.Chdir(spec.Dir); err != nil {
+			s.Close()
+			return nil
+		}
+	}
 	return s
 }
 

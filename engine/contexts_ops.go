@@ -98,7 +98,7 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	env := map[string]string{}
 	maps.Copy(env, rec.Spec.Env)
 	maps.Copy(env, spec.Env)
-	session := e.contextsOf(rec.ID).take(spec, env)
+	session := e.contextsOf(rec.ID).take(ctx, in, spec, env)
 	if session == nil {
 		env = nil // it is started with it
 		// Never the same again: a server that died may have started one that
@@ -118,7 +118,7 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	}
 	c.session, c.env = session, env
 	c.told.Flavor, c.told.Version, c.told.Count = session.Flavor, session.Version, 0
-	b, err := json.Marshal(note{c.told, env})
+	b, err := json.Marshal(note{Context: c.told, Env: env})
 	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("encode context: %w", err)

@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// recoverContexts takes up the interpreters that an earlier server kept. One
-// that does not answer, because it was in the middle of something, is ended;
-// its context stays and starts anew.
-func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+// recoverKept takes up what an earlier server kept: processes, and interpreters,
+// of which one does not answer, because it was in the middle of something, is ended; its
+// context stays and starts anew.
+func (e *Engine) recoverKept(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	kept, err := in.Kept(ctx)
 	if err != nil {
 		return err
@@ -24,6 +24,10 @@ func (e *Engine) recoverContexts(ctx context.Context, rec *brig.Record, in brig.
 		var n note
 		if err := json.Unmarshal(k.Note, &n); err != nil {
 			return fmt.Errorf("decode note of %s: %w", k.ID, err)
+		}
+		if n.Process != nil {
+			e.recoverProcess(rec, in, k, n.Process)
+			continue
 		}
 		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
 		c := &codeContext{told: n.Context, env: n.Env, session: s}

@@ -58,11 +58,12 @@ type Engine struct {
 	capacity *capacity
 	pool     *pool
 
-	mu       sync.Mutex // guards the fields below
-	live     map[brig.ID]brig.Instance
-	contexts map[brig.ID]*contexts
-	sleepers map[brig.ID]*sleeper
-	doomed   map[brig.ID]brig.Instance // that did not go when they were told to
+	mu        sync.Mutex // guards the fields below
+	live      map[brig.ID]brig.Instance
+	contexts  map[brig.ID]*contexts
+	processes map[brig.ID]*processes
+	sleepers  map[brig.ID]*sleeper
+	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
 }
 
 var _ brig.Service = (*Engine)(nil)
@@ -88,9 +89,10 @@ func New(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
-		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{},
+		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{},
 	}
 	e.pool = newPool(e, o.Pool)
+	e.guardImages()
 	return e
 }
 
@@ -156,8 +158,21 @@ func (e *Engine) drop(id brig.ID) {
 	cs, s := e.contexts[id], e.sleepers[id]
 	delete(e.live, id)
 	delete(e.contexts, id)
+	delete(e.processes, id)
 	delete(e.sleepers, id)
 	e.mu.Unlock()
 	cs.close()
 	s.end()
+}
+
+// Live lists the sandboxes that have a machine, of all tenants. It is for the
+// wiring: what it lists, callers must not see.
+func (e *Engine) Live() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]string, 0, len(e.live))
+	for id := range e.live {
+		out = append(out, string(id))
+	}
+	return out
 }

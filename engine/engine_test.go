@@ -64,7 +64,7 @@ func TestEveryMethodIsGated(t *testing.T) {
 				continue
 			}
 			h := newHouse(t, nil)
-			m := reflect.ValueOf(h.Engine).MethodByName(op.Method)
+			m := method(h.Engine, op.Method)
 			if !m.IsValid() {
 				t.Errorf("row %s: no method %s", op.Name, op.Method)
 				continue
@@ -84,6 +84,15 @@ func TestEveryMethodIsGated(t *testing.T) {
 			}
 		}
 	}
+}
+
+// method finds what a row names: "Exec", or "Files.Stat" of no sandbox.
+func method(e *engine.Engine, name string) reflect.Value {
+	v := reflect.ValueOf(e)
+	if of, rest, nested := strings.Cut(name, "."); nested {
+		v, name = v.MethodByName(of).Call([]reflect.Value{reflect.ValueOf("")})[0], rest
+	}
+	return v.MethodByName(name)
 }
 
 // A changing operation leaves its intent and its outcome.

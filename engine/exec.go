@@ -110,7 +110,7 @@ const execMargin = 10 * time.Second
 // renew makes sure that a sandbox in use lives for its TTL from now, or for
 // as long as a command may take. Small gains are not worth a write.
 func (e *Engine) renew(ctx context.Context, rec *brig.Record, in brig.Instance, timeout time.Duration) error {
-	if rec.Spec.Ephemeral {
+	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
 		return nil
 	}
 	select {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"io"
+	"log/slog"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -20,6 +21,7 @@ type visit struct {
 	// pending says that the intent is not on record yet: it goes with the
 	// record that the call writes first. told says that the outcome is.
 	pending, told bool
+	rest          func()       // lets the machine sleep again
 	beside        func() error // waits for what is written beside the call; nil for nothing
 }
 
@@ -39,7 +41,7 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 		intent := v.event(brig.Intent, nil)
 		v.writeBeside(func() error { return v.store().Append(context.WithoutCancel(ctx), intent) })
 	case op.Changes:
-		if err := e.Store.Append(ctx, v.event(brig.Intent, nil)); err != nil {
+		if err := v.store().Append(ctx, v.event(brig.Intent, nil)); err != nil {
 			return nil, err
 		}
 		failpoint.Hit("gate.intent")
@@ -68,15 +70,15 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 	return nil
 }
 
-// named tells the operations that are about one sandbox.
+// named tells the operations that are about one sandbox: most are.
 func named(op brig.Op) bool {
 	switch op {
-	case brig.OpGet, brig.OpExec, brig.OpGetExec, brig.OpListExecs, brig.OpLogs,
-		brig.OpExtend, brig.OpStop, brig.OpKill, brig.OpRemove,
-		brig.OpCreateContext, brig.OpContexts, brig.OpRunCode, brig.OpInterrupt, brig.OpRestart, brig.OpRemoveContext:
-		return true
+	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool,
+		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
+		brig.OpRemoveImage:
+		return false
 	}
-	return false
+	return true
 }
 
 func (v *visit) event(p brig.Phase, err error) brig.Event {
@@ -86,10 +88,12 @@ func (v *visit) event(p brig.Phase, err error) brig.Event {
 	}
 }
 
-// store is where the call's events go. What code does in a sandbox does not
+// store is where the call's events go. What is done inside a sandbox does not
 // outlive a power cut, so its events need not wait for the disk.
 func (v *visit) store() brig.Store {
-	if v.op == brig.OpRunCode || v.op == brig.OpRun {
+	switch v.op {
+	case brig.OpRunCode, brig.OpRun, brig.OpStart, brig.OpSignal,
+		brig.OpMakeDir, brig.OpMove, brig.OpUnlink, brig.OpWrite, brig.OpCompose:
 		return v.e.Store.Soon()
 	}
 	return v.e.Store
@@ -187,8 +191,12 @@ func (v *visit) leave(ctx context.Context, err *error) {
 		return
 	}
 	told := brig.AsError(*err)
-	if told.Err != nil {
-		v.e.Log.ErrorContext(ctx, v.op.Name, "sandbox", v.id, "code", told.Kind.Code(), "err", *err)
+	if told.Err != nil && told.Kind != brig.Canceled {
+		level := slog.LevelError
+		if told.Kind == brig.InvalidArgument || told.Kind == brig.NotFound {
+			level = slog.LevelDebug // it is the caller's own doing
+		}
+		v.e.Log.Log(ctx, level, v.op.Name, "sandbox", v.id, "code", told.Kind.Code(), "err", *err)
 	}
 	*err = told
 }

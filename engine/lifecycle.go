@@ -171,3 +171,17 @@ func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.
 }
 
 var errSettled = errors.New("settled before")
+
+// Usage says what a sandbox has used. Whoever may see the sandbox may know.
+func (e *Engine) Usage(ctx context.Context, name string) (_ *brig.Usage, err error) {
+	v, err := e.enter(ctx, brig.OpGet, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { v.leave(ctx, &err) }()
+	in, err := e.running(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	return in.Usage(ctx)
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -26,6 +27,14 @@ type wish struct {
 // fails leaves nothing.
 func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
 	m, err := e.register(ctx, v, spec, w)
+	if _, missing := errors.AsType[missingImage](err); missing {
+		// Not while anybody waits to remove an image: it may take minutes.
+		if lost := e.pullMissing(ctx, spec.Image); lost == nil {
+			m, err = e.register(ctx, v, spec, w)
+		} else if !errors.Is(lost, errNoPuller) {
+			err = imageError(lost)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +69,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	if err != nil {
 		return nil, err
 	}
+	spec.Env = withImage(img, spec.Env)
 	now := e.Now().UTC()
 	m := &machine{rec: &brig.Record{Sandbox: brig.Sandbox{
 		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,

@@ -497,7 +497,7 @@ func TestServerDiesWhileBinding(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
 				p.play(tricks{bind: func(in *trickyInstance) error {
-					settled() // what is written beside the call: the dead write nothing later
+					synctest.Wait() // for what is written beside the call: the dead write nothing later
 					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, Bounds: brig.DefaultBounds()})
 					defer next.Close()
 					if err := next.Recover(t.Context()); err != nil {

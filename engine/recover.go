@@ -101,7 +101,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		return true, err
 	}
 	e.sleep(ctx, r, in)
-	if err := e.recoverContexts(ctx, r, in); err != nil {
+	if err := e.recoverKept(ctx, r, in); err != nil {
 		return true, err
 	}
 	list, err := e.Store.ListExecs(ctx, r.ID)

@@ -222,6 +222,9 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 	limits := k.limits
 	limits.Output = p.e.Bounds.Default.Output
 	spec := brig.Spec{Name: newName(prefix), Image: k.image, Limits: limits, Ephemeral: true, Blank: true, TTL: waitTTL}
+	if img, err := p.e.Options.Images.Resolve(ctx, k.image); err == nil {
+		spec.Env = withImage(img, nil) // its interpreter has it as any other
+	}
 	w := &waiting{id: newID(), name: spec.Name}
 	if w.in, err = p.e.Provider.Create(ctx, w.id, spec, p.e.Now().Add(waitTTL)); err != nil {
 		return nil, err
@@ -255,7 +258,7 @@ func open(ctx context.Context, in brig.Instance, id string, lang interpreter.Lan
 		}
 	}
 	cmd.Argv = lang.Argv
-	proc, err := in.Start(ctx, id, cmd)
+	proc, err := in.Start(ctx, id, cmd, brig.Streams{Channel: true})
 	if err != nil {
 		return nil, err
 	}

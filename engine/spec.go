@@ -144,17 +144,35 @@ func checkUser(u string) error {
 	return brig.InvalidField("user", "no user %q", clip(u)).WithHint(`use "user" (the default) or "root"`)
 }
 
-// resolve finds the image that spec means.
+// resolve finds the image that spec means, among those that are here.
 func (e *Engine) resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	img, err := e.Options.Images.Resolve(ctx, ref)
-	if err != nil {
-		if k := brig.AsError(err); k.Kind == brig.NotFound {
-			// Of a create, the image is a field; it is not what was looked for.
-			err = brig.InvalidField("image", "%s", k.Message).WithHint("%s", k.Hint)
-		}
-		return nil, err
+	return img, imageError(err)
+}
+
+// missingImage says that the image of a create is not here. The image is a
+// field then; it is not what was looked for.
+type missingImage struct{ told *brig.Error }
+
+// Error implements error.
+func (m missingImage) Error() string { return m.told.Error() }
+
+// Unwrap returns what callers see.
+func (m missingImage) Unwrap() error { return m.told }
+
+func imageError(err error) error {
+	k := brig.AsError(err)
+	switch {
+	case err == nil:
+		return nil
+	case k.Kind == brig.NotFound:
+		return missingImage{brig.InvalidField("image", "%s", k.Message).WithHint("%s", k.Hint)}
+	case k.Kind == brig.InvalidArgument && k.Field != "": // of a pull: "ref"
+		e := *k
+		e.Field = "image"
+		return &e
 	}
-	return img, nil
+	return err
 }
 
 // newID returns an id that nobody can guess.

@@ -103,8 +103,8 @@ func (i *trickyInstance) Destroy(ctx context.Context) error {
 	return i.Instance.Destroy(ctx)
 }
 
-func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command) (brig.Process, error) {
-	proc, err := i.Instance.Start(ctx, id, cmd)
+func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	proc, err := i.Instance.Start(ctx, id, cmd, s)
 	if err != nil {
 		return nil, err
 	}

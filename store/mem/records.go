@@ -51,6 +51,18 @@ func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record,
 	return nil, contract.NoSandbox(nameOrID)
 }
 
+// Owner implements brig.Store.
+func (s *Store) Owner(ctx context.Context, id brig.ID) (string, error) {
+	if err := s.enter(ctx); err != nil {
+		return "", err
+	}
+	defer s.mu.Unlock()
+	if r, ok := s.records[id]; ok {
+		return r.Tenant, nil
+	}
+	return "", contract.NoSandbox(string(id))
+}
+
 // All implements brig.Store. f is called without the lock, so it may use the
 // store; it sees the records that there were when All began.
 func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {

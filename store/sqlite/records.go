@@ -86,6 +86,15 @@ func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, err
 	return r, wrap(err, "get sandbox %s", name)
 }
 
+// Owner implements brig.Store.
+func (s *Store) Owner(ctx context.Context, id brig.ID) (tenant string, err error) {
+	err = s.readers.QueryRowContext(ctx, `select tenant from sandboxes where id = $1`, string(id)).Scan(&tenant)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", contract.NoSandbox(string(id))
+	}
+	return tenant, wrap(err, "find the owner of %s", id)
+}
+
 // allBatch is how many records All reads at a time.
 const allBatch = 100
 

@@ -26,6 +26,12 @@ func testInsert(t *testing.T, s brig.Store) {
 	_, err := s.Get(ctx, "t", "id-other")
 	kind(t, err, brig.NotFound)
 
+	if tenant, err := s.Owner(ctx, a.ID); err != nil || tenant != "t" {
+		t.Errorf("Owner = %q, %v", tenant, err)
+	}
+	_, err = s.Owner(ctx, "a") // a name is nobody's id
+	kind(t, err, brig.NotFound)
+
 	put(t, s, "u", "a") // the same name in another tenant is free
 
 	for _, tenant := range []string{"t", "u"} {

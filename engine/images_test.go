@@ -1,0 +1,133 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// shop is a store of images that can be pulled.
+type shop struct {
+	images
+	mu    sync.Mutex
+	here  map[string]*brig.Image
+	sells map[string]*brig.Image
+	pulls int
+	evict func(ctx context.Context, digest string, remove func() error) error
+}
+
+func (s *shop) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, i := range s.here {
+		if ref == name || ref == i.Digest {
+			return i, nil
+		}
+	}
+	return s.images.Resolve(ctx, ref)
+}
+
+func (s *shop) Pull(_ context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	report(brig.Progress{Step: "pull"})
+	return s.PullMissing(context.Background(), p.Ref)
+}
+
+func (s *shop) PullMissing(_ context.Context, ref string) (*brig.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pulls++
+	if ref == "blocked:1" {
+		return nil, brig.Errorf(brig.PolicyBlocked, "not from there")
+	}
+	i := s.sells[ref]
+	if i == nil {
+		return nil, brig.Errorf(brig.NotFound, "there is no image %s", ref).WithHint("brig image pull %s", ref)
+	}
+	s.here[ref] = i
+	return i, nil
+}
+
+func (s *shop) EvictThrough(f func(context.Context, string, func() error) error) { s.evict = f }
+
+func newShop() *shop {
+	return &shop{here: map[string]*brig.Image{}, sells: map[string]*brig.Image{
+		"python:3": {Digest: "sha256:py", Config: brig.ImageConfig{Env: map[string]string{"A": "image", "B": "image"}}},
+	}}
+}
+
+// A sandbox's image is pulled if that is allowed, once it is looked for and
+// not here; what is wrong with it is told of the field.
+func TestCreatePullsItsImage(t *testing.T) {
+	s := newShop()
+	h := newHouse(t, func(o *engine.Options) { o.Images = s })
+	ctx := as(t, brig.Member)
+	for range 2 {
+		got, err := h.Create(ctx, brig.Spec{Image: "python:3", Env: map[string]string{"B": "caller", "C": "caller"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := got.Spec.Env; got.Digest != "sha256:py" || len(e) != 3 || e["A"] != "image" || e["B"] != "caller" || e["C"] != "caller" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if s.pulls != 1 {
+		t.Errorf("%d pulls", s.pulls)
+	}
+	_, err := h.Create(ctx, brig.Spec{Image: "ruby:3"})
+	if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidArgument || e.Field != "image" || !strings.Contains(e.Message, "ruby:3") || !strings.Contains(e.Hint, "brig image pull ruby:3") {
+		t.Errorf("%+v", e)
+	}
+	if _, err := h.Create(ctx, brig.Spec{Image: "blocked:1"}); brig.KindOf(err) != brig.PolicyBlocked {
+		t.Errorf("blocked: %v", err)
+	}
+	page, err := h.List(ctx, brig.ListOptions{})
+	if err != nil || len(page.Sandboxes) != 2 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	// Nothing is pulled where images cannot be.
+	h = newHouse(t, nil)
+	if _, err := h.Create(ctx, brig.Spec{Image: "python:3"}); brig.AsError(err).Field != "image" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPullImageIsAudited(t *testing.T) {
+	s := newShop()
+	h := newHouse(t, func(o *engine.Options) { o.Images = s })
+	ctx := as(t, brig.Admin)
+	if _, err := h.PullImage(ctx, brig.ImagePull{Ref: "python:3"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	events, err := h.store.Events(ctx, 10)
+	if err != nil || len(events) != 2 || events[0].Op != "image.pull" || events[1].Phase != brig.Intent {
+		t.Errorf("%+v, %v", events, err)
+	}
+}
+
+// The store makes room only by what no sandbox uses.
+func TestImagesInUseAreNotEvicted(t *testing.T) {
+	s := newShop()
+	h := newHouse(t, func(o *engine.Options) { o.Images = s })
+	ctx := as(t, brig.Admin)
+	box, err := h.Create(ctx, brig.Spec{Image: "python:3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := 0
+	evict := func() error {
+		return s.evict(ctx, "sha256:py", func() error { removed++; return nil })
+	}
+	if err := evict(); brig.KindOf(err) != brig.FailedPrecondition || removed != 0 {
+		t.Errorf("%v, %d removed", err, removed)
+	}
+	if err := h.Remove(ctx, box.Spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := evict(); err != nil || removed != 1 {
+		t.Errorf("%v, %d removed", err, removed)
+	}
+}

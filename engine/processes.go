@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+const (
+	// maxProcesses is how many processes of one sandbox are remembered,
+	// those that run included.
+	maxProcesses = 1024
+	// keepProcess is for how long one that has ended is remembered.
+	keepProcess = 10 * time.Minute
+	// settleTime is how long a process runs before it is kept over a server's
+	// death: most end sooner.
+	settleTime = 200 * time.Millisecond
+)
+
+// processes are those of one sandbox, by their ids inside.
+type processes struct {
+	mu sync.Mutex // guards the field below
+	by map[int]*process
+}
+
+// process is a program that runs, or has, without anybody waiting for it.
+type process struct {
+	brig.Process
+	spec    brig.ProcessSpec
+	started time.Time
+	tape    *tape
+	keep    func() // makes it outlive this server, once
+
+	mu       sync.Mutex // guards the field below
+	timedOut bool
+	input    sync.Mutex // one write at a time
+
+	keeping sync.Mutex // guards the field below, and what is kept
+	kept    bool       // somebody else has its descriptors, too
+}
+
+// processNote is what is kept with a process over a server's death.
+type processNote struct {
+	Spec    brig.ProcessSpec
+	Started time.Time
+}
+
+// processesOf returns the processes of a sandbox, an empty set at first.
+func (e *Engine) processesOf(id brig.ID) *processes {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ps := e.processes[id]
+	if ps == nil {
+		ps = &processes{by: map[int]*process{}}
+		e.processes[id] = ps
+	}
+	return ps
+}
+
+// startProcess starts a process in a machine and looks after it.
+func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	ps := e.processesOf(rec.ID)
+	if err := ps.room(); err != nil {
+		return nil, err
+	}
+	proc, err := in.Start(ctx, newExecID(), spec.Command, brig.Streams{Terminal: spec.Terminal})
+	if err != nil {
+		return nil, err
+	}
+	if spec.NoInput {
+		_ = proc.Stdin().Close() // an input that cannot be closed has ended
+	}
+	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape()}
+	ps.add(p)
+	e.look(rec, in, ps, p, false)
+	return p.info(), nil
+}
+
+// look looks after a process until it ends, or the engine does.
+func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *process, kept bool) {
+	done := make(chan struct{})
+	p.keep = sync.OnceFunc(func() { e.keepProcess(in, p) })
+	if p.kept = kept; kept {
+		p.keep = func() {}
+	}
+	e.work.Go(func() {
+		defer close(done)
+		defer context.AfterFunc(e.ctx, func() {
+			// The process goes on; the next server finds it.
+			p.keep()
+			p.tape.finish(nil, brig.Errorf(brig.Unavailable, "the server stops").WithHint("attach again"))
+			_ = p.Close()
+		})()
+		if d := p.spec.Command.Timeout; d > 0 {
+			defer time.AfterFunc(time.Until(p.started.Add(d)), func() { e.expire(rec, p) }).Stop()
+		}
+		p.record(newLogTee(in, rec.Spec.Limits.Output).stream())
+		res, err := p.Wait(e.ctx)
+		p.mu.Lock()
+		timedOut := p.timedOut
+		p.mu.Unlock()
+		switch {
+		case e.ctx.Err() != nil:
+			return
+		case err != nil:
+			// Its machine dies. Who is told so finds it dead.
+			select {
+			case <-in.Done():
+			case <-time.After(stopTime):
+			case <-e.ctx.Done():
+			}
+			p.tape.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
+		default:
+			end := *res
+			end.Started, end.Duration = p.started, e.Now().Sub(p.started)
+			if end.TimedOut = timedOut && end.Signal == "SIGKILL"; end.TimedOut {
+				end.ExitCode = 124
+			}
+			p.tape.finish(&end, nil)
+		}
+		_ = p.Close()
+		time.AfterFunc(keepProcess, func() { ps.forget(p) })
+	})
+	e.work.Go(func() {
+		if !kept {
+			select {
+			case <-done:
+				return
+			case <-time.After(settleTime):
+			}
+			p.keep()
+		}
+		<-done
+		e.letGo(in, p)
+	})
+}
+
+// keepProcess makes a process outlive this server.
+func (e *Engine) keepProcess(in brig.Instance, p *process) {
+	p.keeping.Lock()
+	defer p.keeping.Unlock()
+	p.kept = true
+	ctx, cancel := cleanup(e.ctx)
+	defer cancel()
+	b, err := json.Marshal(note{Process: &processNote{p.spec, p.started}})
+	if err == nil {
+		err = in.Keep(ctx, p.Process, b)
+	}
+	if err != nil && !gone(in) {
+		e.Log.ErrorContext(ctx, "keep a process over the server's death", "err", err)
+	}
+}
+
+// closeInput ends a process's standard input, everywhere.
+func (e *Engine) closeInput(in brig.Instance, p *process) {
+	p.keeping.Lock()
+	_ = p.Stdin().Close() // twice is as good as once
+	kept := p.kept
+	p.keeping.Unlock()
+	if kept {
+		e.keepProcess(in, p)
+	}
+}
+
+// letGo undoes keepProcess for one that has ended; one that has not is the next
+// server's.
+func (e *Engine) letGo(in brig.Instance, p *process) {
+	if _, _, over := p.tape.state(); !over || e.ctx.Err() != nil || gone(in) {
+		return
+	}
+	ctx, cancel := cleanup(e.ctx)
+	defer cancel()
+	_ = in.Keep(ctx, p.Process, nil) // a note too much is found to have ended
+}
+
+// gone reports whether a machine has ended.
+func gone(in brig.Instance) bool {
+	select {
+	case <-in.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// expire ends a process whose time is over.
+func (e *Engine) expire(rec *brig.Record, p *process) {
+	p.mu.Lock()
+	p.timedOut = true
+	p.mu.Unlock()
+	ctx, cancel := cleanup(e.ctx)
+	defer cancel()
+	if err := p.Kill(ctx); err != nil {
+		e.Log.ErrorContext(ctx, "kill a process whose time is over", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// record carries a process's output to its tape until there is no more, and the
+// beginning of it to the sandbox's log.
+func (p *process) record(log io.Writer) {
+	for {
+		from, b, err := p.Receive()
+		if err != nil {
+			return
+		}
+		_, _ = log.Write(b) // it never fails
+		p.tape.write(from, b)
+	}
+}
+
+func (p *process) info() *brig.ProcessInfo {
+	written, end, _ := p.tape.state()
+	return &brig.ProcessInfo{PID: p.PID(), Spec: p.spec, Started: p.started, Written: written, Result: end}
+}
+
+// room reports whether one more process may be started.
+func (ps *processes) room() error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if len(ps.by) < maxProcesses {
+		return nil
+	}
+	for pid, p := range ps.by {
+		if _, _, over := p.tape.state(); over {
+			delete(ps.by, pid)
+		}
+	}
+	if len(ps.by) < maxProcesses {
+		return nil
+	}
+	return brig.Errorf(brig.FailedPrecondition, "the sandbox has %d processes already", maxProcesses).WithHint("end some first")
+}
+
+func (ps *processes) add(p *process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.by[p.PID()] = p
+}
+
+func (ps *processes) forget(p *process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.by[p.PID()] == p {
+		delete(ps.by, p.PID())
+	}
+}
+
+// find returns a process, one that runs if it must.
+func (ps *processes) find(pid int, running bool) (*process, error) {
+	ps.mu.Lock()
+	p := ps.by[pid]
+	ps.mu.Unlock()
+	if p != nil && running {
+		if _, _, over := p.tape.state(); over {
+			p = nil
+		}
+	}
+	if p == nil {
+		return nil, brig.Errorf(brig.NotFound, "process with pid %d not found", pid).WithHint("list the sandbox's processes")
+	}
+	return p, nil
+}
+
+func (ps *processes) list() []*brig.ProcessInfo {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	out := make([]*brig.ProcessInfo, 0, len(ps.by))
+	for _, p := range ps.by {
+		// Of one that was lost nobody knows how it ended.
+		if _, end, over := p.tape.state(); end != nil || !over {
+			out = append(out, p.info())
+		}
+	}
+	slices.SortFunc(out, func(a, b *brig.ProcessInfo) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.PID, b.PID))
+	})
+	return out
+}
+
+// write gives a process input, for as long as ctx lasts.
+func (p *process) write(ctx context.Context, b []byte) error {
+	if p.spec.NoInput {
+		return brig.Errorf(brig.FailedPrecondition, "the process has no input").WithHint("start it with one")
+	}
+	p.input.Lock()
+	defer p.input.Unlock()
+	in := p.Stdin()
+	if d, ok := in.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Time{}) // not all can; those wait
+		defer context.AfterFunc(ctx, func() { _ = d.SetWriteDeadline(time.Unix(1, 0)) })()
+	}
+	_, err := in.Write(b)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return brig.Errorf(brig.FailedPrecondition, "the process's input is closed").Because(err)
+}
+
+// recoverProcess takes up a process that an earlier server kept.
+func (e *Engine) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processNote) {
+	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape()}
+	ps := e.processesOf(rec.ID)
+	ps.add(p)
+	e.look(rec, in, ps, p, true)
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/brig-run/brig"
+)
+
+const (
+	// tapeSize is how much of a process's output is kept, in bytes.
+	tapeSize = int(brig.MiB)
+	// chunkSize is up to where small outputs are put together.
+	chunkSize = 32 << 10
+)
+
+// tape keeps the end of a process's output for those who attach, now or later.
+// When they are slower than the process, the process waits for them.
+type tape struct {
+	mu        sync.Mutex // guards the fields below
+	moved     sync.Cond  // anything below has changed
+	chunks    []chunk
+	size      int   // of all chunks
+	total     int64 // ever written
+	followers map[*follower]bool
+	end       *brig.Result
+	err       error // instead of an end
+	over      bool
+}
+
+// chunk is a part of the output. Its bytes never change; more may follow them.
+type chunk struct {
+	at   int64
+	from brig.From
+	data []byte
+}
+
+// follower is somebody who is attached.
+type follower struct{ at int64 }
+
+func newTape() *tape {
+	t := &tape{followers: map[*follower]bool{}}
+	t.moved.L = &t.mu
+	return t
+}
+
+// write appends output. It waits while there is no room that no follower needs.
+func (t *tape) write(from brig.From, p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.size+len(p) > tapeSize && len(t.chunks) > 0 && !t.over {
+		if oldest := t.chunks[0]; !t.needed(oldest) {
+			t.chunks = t.chunks[1:]
+			t.size -= len(oldest.data)
+			continue
+		}
+		t.moved.Wait()
+	}
+	if n := len(t.chunks); n > 0 && t.chunks[n-1].from == from && len(t.chunks[n-1].data)+len(p) <= chunkSize {
+		t.chunks[n-1].data = append(t.chunks[n-1].data, p...)
+	} else {
+		t.chunks = append(t.chunks, chunk{at: t.total, from: from, data: append([]byte(nil), p...)})
+	}
+	t.size += len(p)
+	t.total += int64(len(p))
+	t.moved.Broadcast()
+}
+
+// needed reports whether a follower has not had a chunk. The caller holds t.mu.
+func (t *tape) needed(c chunk) bool {
+	for f := range t.followers {
+		if f.at < c.at+int64(len(c.data)) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish says that there will be no more, and how the process ended.
+func (t *tape) finish(end *brig.Result, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.over, t.end, t.err = true, end, err
+	}
+	t.moved.Broadcast()
+}
+
+// state returns how much there has been, and how it ended if it has.
+func (t *tape) state() (total int64, end *brig.Result, over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total, t.end, t.over
+}
+
+// follow tells of the output from an offset on, -1 for what comes, and of the
+// end.
+func (t *tape) follow(ctx context.Context, from int64, tell func(brig.ProcessEvent) error) error {
+	defer context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.moved.Broadcast()
+	})()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := &follower{at: from}
+	if from < 0 || from > t.total {
+		f.at = t.total
+	}
+	t.followers[f] = true
+	defer func() {
+		delete(t.followers, f)
+		t.moved.Broadcast()
+	}()
+	for {
+		switch ev, ok := t.next(f); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case ok:
+			if err := t.unlocked(func() error { return tell(ev) }); err != nil {
+				return err
+			}
+			f.at = ev.Offset + int64(len(ev.Output))
+			t.moved.Broadcast()
+		case t.over && t.err != nil:
+			return t.err
+		case t.over:
+			return t.unlocked(func() error { return tell(brig.ProcessEvent{End: t.end}) })
+		default:
+			t.moved.Wait()
+		}
+	}
+}
+
+// next returns what a follower has not had. The caller holds t.mu.
+func (t *tape) next(f *follower) (brig.ProcessEvent, bool) {
+	// The newest is mostly what is wanted.
+	i := len(t.chunks) - 1
+	for ; i > 0 && t.chunks[i].at > f.at; i-- {
+	}
+	for ; i >= 0 && i < len(t.chunks); i++ {
+		c := t.chunks[i]
+		if end := c.at + int64(len(c.data)); f.at < end {
+			skip := max(f.at-c.at, 0)
+			return brig.ProcessEvent{Output: c.data[skip:len(c.data):len(c.data)], From: c.from, Offset: c.at + skip}, true
+		}
+	}
+	return brig.ProcessEvent{}, false
+}
+
+// unlocked calls f without t.mu, which the caller holds.
+func (t *tape) unlocked(f func() error) error {
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	return f()
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// heard is what a follower was told.
+type heard struct {
+	out   []byte
+	gap   bool // it was not told of everything since its first
+	first int64
+	end   *brig.Result
+}
+
+func (h *heard) on(ev brig.ProcessEvent) error {
+	if ev.End != nil {
+		h.end = ev.End
+		return nil
+	}
+	if len(h.out) == 0 {
+		h.first = ev.Offset
+	}
+	h.gap = h.gap || ev.Offset != h.first+int64(len(h.out))
+	h.out = append(h.out, ev.Output...)
+	return nil
+}
+
+// Followers who come at any time hear everything from where they began, in
+// order, however it was written.
+func TestTape(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 4 {
+		tp := newTape()
+		var all []byte
+		var followers sync.WaitGroup
+		hs := make([]*heard, 4)
+		from := make([]int64, len(hs))
+		for i := range 200 {
+			if k := i / 60; i%60 == 0 {
+				h := &heard{}
+				hs[k], from[k] = h, int64(len(all))
+				followers.Go(func() {
+					if err := tp.follow(t.Context(), from[k], h.on); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			p := make([]byte, 1+rnd.IntN(50_000))
+			for j := range p {
+				p[j] = byte(rnd.Uint32())
+			}
+			tp.write(brig.From(1+rnd.IntN(2)), p)
+			all = append(all, p...)
+		}
+		tp.finish(&brig.Result{ExitCode: 7}, nil)
+		followers.Wait()
+		for k, h := range hs {
+			if h.gap || h.end == nil || h.end.ExitCode != 7 || !bytes.Equal(h.out, all[h.first:]) || h.first < from[k] {
+				t.Fatalf("follower %d from %d: from %d on %d of %d bytes, a gap: %v, end %+v", k, from[k], h.first, len(h.out), len(all), h.gap, h.end)
+			}
+		}
+		// Who comes late hears of the newest, and how it ended.
+		late := &heard{}
+		if err := tp.follow(t.Context(), 0, late.on); err != nil || late.end == nil || len(late.out) > tapeSize || !bytes.HasSuffix(all, late.out) || len(late.out) < tapeSize-64<<10 {
+			t.Fatalf("late: %d bytes, %+v, %v", len(late.out), late.end, err)
+		}
+	}
+}
+
+// A process waits for the slowest who is attached, and for nobody who is not.
+func TestTapeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tp := newTape()
+		ctx, cancel := context.WithCancel(t.Context())
+		stuck := make(chan struct{})
+		left := make(chan error, 1)
+		go func() {
+			left <- tp.follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
+		}()
+		synctest.Wait()
+		wrote := make(chan int, 100)
+		go func() {
+			for i := range 100 {
+				tp.write(brig.FromStdout, make([]byte, 64<<10))
+				wrote <- i
+			}
+			close(wrote)
+		}()
+		time.Sleep(time.Hour)
+		if n := len(wrote); n == 0 || n > tapeSize/(64<<10)+1 {
+			t.Errorf("%d writes went by somebody who had not heard the first", n)
+		}
+		cancel()
+		close(stuck)
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("follow = %v", err)
+		}
+		synctest.Wait()
+		if n := len(wrote); n != 100 {
+			t.Errorf("%d of 100 writes were done when nobody was attached", n)
+		}
+	})
+}
+
+// Whoever is attached hears that the end is not known.
+func TestTapeFails(t *testing.T) {
+	tp := newTape()
+	tp.write(brig.FromStderr, []byte("x"))
+	why := errors.New("the machine died")
+	tp.finish(nil, why)
+	tp.finish(&brig.Result{}, nil) // too late
+	var h heard
+	if err := tp.follow(t.Context(), 0, h.on); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
+		t.Errorf("follow = %v after %q and %+v", err, h.out, h.end)
+	}
+	no := errors.New("enough")
+	if err := tp.follow(t.Context(), 0, func(brig.ProcessEvent) error { return no }); !errors.Is(err, no) {
+		t.Errorf("follow = %v", err)
+	}
+}
