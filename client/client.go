@@ -63,6 +63,7 @@ type request struct {
 	body         io.Reader
 	contentType  string
 	accept       string
+	header       http.Header // others, if there are any
 }
 
 // send makes a request and returns an answer that is a success. The caller
@@ -75,6 +76,9 @@ func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, rq.method, target, rq.body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
+	}
+	for name, values := range rq.header {
+		req.Header[name] = values
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -89,7 +93,7 @@ func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
 	if err != nil {
 		return nil, c.lost(ctx, "cannot reach the server", err)
 	}
-	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, nil
 	}
 	defer resp.Body.Close()

@@ -59,6 +59,17 @@ func (c *Client) BuildImage(ctx context.Context, b brig.ImageBuild, report func(
 	}, report)
 }
 
+// PullImage implements brig.Service.
+func (c *Client) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	body, err := encode(wire.PullRequest(p))
+	if err != nil {
+		return nil, err
+	}
+	return c.makeImage(ctx, request{
+		method: http.MethodPost, path: "/v1/images/pull", body: bytes.NewReader(body), contentType: wire.JSON,
+	}, report)
+}
+
 // makeImage makes a request whose answer is progress and then an image.
 func (c *Client) makeImage(ctx context.Context, rq request, report func(brig.Progress)) (*brig.Image, error) {
 	ctx, cancel := context.WithCancel(ctx)

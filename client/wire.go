@@ -45,7 +45,7 @@ func toLimits(l *wire.Limits) brig.Limits {
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
-		FreezeMS: millis(s.FreezeAfter),
+		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -80,7 +80,10 @@ func toSandbox(s wire.Sandbox) *brig.Sandbox {
 	out := &brig.Sandbox{
 		ID: brig.ID(s.ID), Tenant: s.Tenant, State: brig.State(s.State), Provider: s.Provider, Digest: s.Digest,
 		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool),
-		Spec: brig.Spec{Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS), FreezeAfter: duration(s.FreezeMS)},
+		Spec: brig.Spec{
+			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
+			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
+		},
 	}
 	out.Spec.Limits = toLimits(s.Limits)
 	if s.Command != nil || s.Shell != "" {
@@ -143,5 +146,12 @@ func toOutcome(a wire.RunAnswer) *brig.Outcome {
 }
 
 func toImage(i wire.Image) *brig.Image {
-	return &brig.Image{Digest: i.Digest, Names: i.Names, Size: i.Size, Files: i.Files, Created: i.Created, Source: i.Source}
+	out := &brig.Image{
+		Digest: i.Digest, Names: i.Names, Size: i.Size, Files: i.Files, Created: i.Created, Source: i.Source,
+		Manifest: i.Manifest, Notes: i.Notes,
+	}
+	if i.Config != nil {
+		out.Config = brig.ImageConfig(*i.Config)
+	}
+	return out
 }

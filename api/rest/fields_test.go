@@ -25,6 +25,10 @@ func full[T any](t *testing.T) *T {
 		v.Command.Survive = false
 	case *brig.Sandbox:
 		v.Spec.Command.Survive = false
+	case *brig.ProcessSpec: // nor wait for one
+		v.Command.Survive = false
+	case *brig.ProcessInfo:
+		v.Spec.Command.Survive = false
 	}
 	return v
 }
@@ -70,7 +74,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(100 + *n))
-	case reflect.Uint8, reflect.Uint32:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
 		v.SetUint(uint64(1 + *n))
 	case reflect.Float64:
 		v.SetFloat(float64(*n) + 0.5)
@@ -106,6 +110,63 @@ func (f fullStub) Pool(context.Context) ([]brig.PoolShelf, error) {
 }
 func (f fullStub) GetExec(context.Context, string, string) (*brig.Execution, error) {
 	return full[brig.Execution](f.t), nil
+}
+
+func (f fullStub) Files(string) brig.Files { return fullFiles{t: f.t} }
+
+type fullFiles struct {
+	brig.Files
+	t *testing.T
+}
+
+func (f fullFiles) Stat(context.Context, brig.Path) (*brig.Entry, error) {
+	return full[brig.Entry](f.t), nil
+}
+func (f fullFiles) Watch(_ context.Context, _ brig.Path, _ bool, on func(brig.FileChange) error) error {
+	return on(*full[brig.FileChange](f.t))
+}
+func (f fullStub) Processes(name string) brig.Processes {
+	return fullProcesses{f.stub.Processes(name), f.stub, f.t}
+}
+
+type fullProcesses struct {
+	brig.Processes
+	stub *stub
+	t    *testing.T
+}
+
+func (f fullProcesses) Start(_ context.Context, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	f.stub.saw(spec)
+	return full[brig.ProcessInfo](f.t), nil
+}
+
+// TestEveryFieldOfFilesCrosses, and of processes.
+func TestEveryFieldOfFilesCrosses(t *testing.T) {
+	s := &stub{}
+	srv := httptest.NewServer(rest.New(rest.Options{Service: fullStub{s, t}, Keys: keys{}}))
+	defer srv.Close()
+	c := dial(t, client.Options{URL: srv.URL, Key: key})
+	e, err := c.Files("box").Stat(t.Context(), brig.Path{Name: "/x"})
+	if want := full[brig.Entry](t); err != nil || !reflect.DeepEqual(e, want) {
+		t.Errorf("got %+v, %v, want %+v", e, err, want)
+	}
+	err = c.Files("box").Watch(t.Context(), brig.Path{Name: "/x"}, false, func(got brig.FileChange) error {
+		if want := *full[brig.FileChange](t); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	spec := *full[brig.ProcessSpec](t)
+	p, err := c.Processes("box").Start(t.Context(), spec)
+	if want := full[brig.ProcessInfo](t); err != nil || !reflect.DeepEqual(p, want) {
+		t.Errorf("got %+v, %v, want %+v", p, err, want)
+	}
+	if !reflect.DeepEqual(s.last(), spec) {
+		t.Errorf("the service got %+v, want %+v", s.last(), spec)
+	}
 }
 
 // TestEveryFieldCrosses fails when a noun has a field that the wire, the door
@@ -159,6 +220,11 @@ func TestEveryFieldCrosses(t *testing.T) {
 		t.Error(err)
 	}
 	compare(s.last(), *b, nil)
+	pull := full[brig.ImagePull](t)
+	if _, err := c.PullImage(t.Context(), *pull, nil); err != nil {
+		t.Error(err)
+	}
+	compare(s.last(), *pull, nil)
 	spec := full[brig.Spec](t)
 	_, _ = c.Create(t.Context(), *spec) // the stub refuses these limits, but remembers
 	compare(s.last(), *spec, nil)

@@ -81,6 +81,16 @@ func (a *api) buildImage(w http.ResponseWriter, r *http.Request, _ url.Values) e
 	})
 }
 
+func (a *api) pullImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in wire.PullRequest
+	if err := door.ReadJSON(w, r, &in, false); err != nil {
+		return err
+	}
+	return makeImage(w, r, func(ctx context.Context, report func(brig.Progress)) (*brig.Image, error) {
+		return a.Service.PullImage(ctx, toPull(in), report)
+	})
+}
+
 // makeImage answers with the image that f makes, after its progress where the
 // request accepts events.
 func makeImage(w http.ResponseWriter, r *http.Request, f func(context.Context, func(brig.Progress)) (*brig.Image, error)) error {

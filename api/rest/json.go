@@ -20,6 +20,14 @@ func JSON(v any) any {
 		return fromContexts(v)
 	case *brig.CodeResult:
 		return fromCode(v)
+	case *brig.Entry:
+		return fromEntry(v)
+	case []*brig.Entry:
+		return fromEntries(v)
+	case *brig.ProcessInfo:
+		return fromProcess(v)
+	case []*brig.ProcessInfo:
+		return fromProcesses(v)
 	case []brig.PoolShelf:
 		return fromPool(v)
 	case *brig.Image:

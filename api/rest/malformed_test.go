@@ -27,6 +27,18 @@ var seeds = []struct{ path, kind, body string }{
 	{"/v1/images/import?name=box", "application/x-tar", "not a tar"},
 	{"/v1/sandboxes?label=a=b&state=running&limit=10&cursor=x", "", ""},
 	{"/v1/sandboxes/box/logs?tail=5", "", ""},
+	{"/v1/sandboxes/box/files/mkdir", "application/json", `{"path":"/w/d","user":"root"}`},
+	{"/v1/sandboxes/box/files/move", "application/json", `{"from":"/w/a","to":"/w/b"}`},
+	{"/v1/sandboxes/box/files/compose", "application/json", `{"source_paths":["/w/a","/w/b"],"destination":"/w/c"}`},
+	{"/v1/sandboxes/box/files?path=/w&depth=2", "", ""},
+	{"/v1/sandboxes/box/files/content?path=/w/f&offset=3&length=4", "", ""},
+	{"/v1/sandboxes/box/files/watch?path=/w&recursive=true", "", ""},
+	{"/v1/sandboxes/box/processes", "application/json", `{"command":["a"],"terminal":{"columns":80,"rows":24},"no_input":true,"tag":"t"}`},
+	{"/v1/sandboxes/box/processes/7/output?offset=-1", "", ""},
+	{"/v1/sandboxes/box/processes/7/input", "application/json", `{"data":"x"}`},
+	{"/v1/sandboxes/box/processes/7/resize", "application/json", `{"columns":80,"rows":24}`},
+	{"/v1/sandboxes/box/processes/7/signal", "application/json", `{"signal":"SIGTERM"}`},
+	{"/v1/sandboxes/box/ports/7", "", ""},
 	{"/v1/images/sha256:aa", "", ""},
 }
 

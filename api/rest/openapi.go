@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -43,7 +44,7 @@ func document(routes []route, o Options) ([]byte, error) {
 		},
 		Security: []map[string][]string{{"key": {}}},
 	}
-	strict := []string{"Limits", "File", "Input"}
+	strict := []string{"Limits", "File", "Input", "Terminal"}
 	for _, rt := range routes {
 		doc.AddOperation(d.operation(rt))
 		if rt.in != nil {
@@ -73,7 +74,7 @@ func (d describer) schema(v any) *huma.Schema {
 func (d describer) operation(rt route) *huma.Operation {
 	op := &huma.Operation{
 		OperationID: rt.id, Method: rt.method, Path: strings.Replace(rt.pattern, "*", "{ref}", 1),
-		Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
+		Summary: rt.summary, Description: rt.notes, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
 	}
 	if rt.open {
 		op.Security = []map[string][]string{}
@@ -87,8 +88,11 @@ func (d describer) operation(rt route) *huma.Operation {
 	}
 	for _, p := range rt.query {
 		s := &huma.Schema{Type: huma.TypeString}
-		if p.number {
+		switch {
+		case p.number:
 			s.Type = huma.TypeInteger
+		case p.yes:
+			s.Type = huma.TypeBoolean
 		}
 		if p.many {
 			s = &huma.Schema{Type: huma.TypeArray, Items: s}
@@ -96,7 +100,10 @@ func (d describer) operation(rt route) *huma.Operation {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: "query", Description: p.doc, Schema: s})
 	}
 	op.RequestBody = d.body(rt)
-	op.Responses[strconv.Itoa(max(rt.status, http.StatusOK))] = &huma.Response{Description: "Done", Content: d.answer(rt)}
+	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = &huma.Response{Description: "Done", Content: d.answer(rt)}
+	if rt.file {
+		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: "Done, for a Range header", Content: d.answer(rt)}
+	}
 	op.Responses["default"] = &huma.Response{
 		Description: "Not done", Content: map[string]*huma.MediaType{wire.JSON: {Schema: d.schema(wire.ErrorAnswer{})}},
 	}
@@ -105,14 +112,17 @@ func (d describer) operation(rt route) *huma.Operation {
 
 func (d describer) body(rt route) *huma.RequestBody {
 	content := map[string]*huma.MediaType{}
+	if rt.octets {
+		content[wire.Octets] = octets()
+	}
 	switch {
 	case rt.archive:
 		for _, t := range archives {
-			content[t] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+			content[t] = octets()
 		}
-	case rt.in == nil:
+	case rt.in == nil && !rt.octets:
 		return nil
-	default:
+	case rt.in != nil:
 		content[wire.JSON] = &huma.MediaType{Schema: d.schema(rt.in)}
 		if slices.Contains(rt.events, wire.EventStarted) {
 			content[wire.NDJSON] = &huma.MediaType{Schema: &huma.Schema{
@@ -124,14 +134,25 @@ func (d describer) body(rt route) *huma.RequestBody {
 	return &huma.RequestBody{Content: content, Required: !rt.optional}
 }
 
+// octets describes bytes as they are.
+func octets() *huma.MediaType {
+	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+}
+
 func (d describer) answer(rt route) map[string]*huma.MediaType {
+	if rt.file {
+		return map[string]*huma.MediaType{wire.Octets: octets()}
+	}
 	if rt.text {
 		return map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}
 	}
 	if rt.out == nil {
 		return nil
 	}
-	content := map[string]*huma.MediaType{wire.JSON: {Schema: d.schema(rt.out)}}
+	content := map[string]*huma.MediaType{}
+	if !rt.lasting {
+		content[wire.JSON] = &huma.MediaType{Schema: d.schema(rt.out)}
+	}
 	if rt.events != nil {
 		events := &huma.Schema{Description: "One event for each line or message; result or error is the last."}
 		for _, name := range append(slices.Clone(rt.events), wire.EventResult, wire.EventError) {
@@ -161,6 +182,8 @@ func (d describer) event(name string, result any) *huma.Schema {
 		doc = wire.Rich{}
 	case wire.EventException:
 		doc = wire.Exception{}
+	case wire.EventChange:
+		doc = wire.Change{}
 	case wire.EventProgress:
 		doc = wire.Progress{}
 	case wire.EventResult:

@@ -17,6 +17,7 @@ type parameter struct {
 	name, doc string
 	many      bool // may be given more than once
 	number    bool
+	yes       bool // true or false
 }
 
 // query returns r's query, which may hold only what the route knows.
@@ -55,6 +56,33 @@ func unknownParameter(name string, names []string) error {
 		return e.WithHint("this takes no parameters in the query")
 	}
 	return e.WithHint("known parameters: %s", strings.Join(names, ", "))
+}
+
+// yes returns a parameter that is true or false, false when it is not given.
+func yes(q url.Values, name string) (bool, error) {
+	switch q.Get(name) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	if q.Has(name) {
+		return false, brig.InvalidField(name, "must be true or false")
+	}
+	return false, nil
+}
+
+// offset returns a parameter that is a number of bytes, not below least, or
+// what stands for one that is not given.
+func offset(q url.Values, name string, least, absent int64) (int64, error) {
+	if !q.Has(name) {
+		return absent, nil
+	}
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < least {
+		return 0, brig.InvalidField(name, "must be a whole number, %d or more", least)
+	}
+	return n, nil
 }
 
 // number returns a parameter that is a whole number, 0 when it is not given.

@@ -70,7 +70,7 @@ func (a *api) router() http.Handler {
 	mux := chi.NewRouter()
 	for _, rt := range a.routes() {
 		mux.Method(rt.method, rt.pattern, a.serve(rt))
-		if rt.method == http.MethodGet {
+		if rt.method == http.MethodGet && !rt.lasting {
 			mux.Method(http.MethodHead, rt.pattern, a.serve(rt))
 		}
 	}
@@ -94,7 +94,7 @@ func allowed(mux chi.Routes, r *http.Request) []string {
 		path = r.URL.RawPath
 	}
 	var methods []string
-	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		if mux.Match(chi.NewRouteContext(), m, path) {
 			methods = append(methods, m)
 		}

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/brig-run/brig/door/wire"
 )
@@ -11,21 +12,29 @@ import (
 type route struct {
 	id, method, pattern string
 	tag, summary        string
+	notes               string // what the summary has no room for
 	handle              func(w http.ResponseWriter, r *http.Request, q url.Values) error
 	open                bool // needs no key
 	query               []parameter
 	in                  any      // the body's document, if it takes one
 	optional            bool     // the body may be empty
 	archive             bool     // the body is an archive
+	octets              bool     // the body is bytes, or may be
 	out                 any      // the answer's document
 	status              int      // of the answer; 200 if zero
 	text                bool     // the answer is text
+	file                bool     // the answer is a file's content, or a range of it
+	lasting             bool     // the answer goes on for as long as somebody listens
 	events              []string // the events that it can stream before its result
 }
 
 // routes is the only list of the API's routes.
 func (a *api) routes() []route {
-	get, post, del := http.MethodGet, http.MethodPost, http.MethodDelete
+	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+	file := []parameter{
+		{name: "path", doc: "absolute, or relative to the user's home; it must be given"},
+		{name: "user", doc: "whose home is meant, and who owns what is made: user (the default) or root"},
+	}
 	output := []string{wire.EventStarted, wire.EventStdout, wire.EventStderr, wire.EventDescriptor3, wire.EventPing}
 	progress := []string{wire.EventProgress, wire.EventPing}
 	return []route{
@@ -76,13 +85,61 @@ func (a *api) routes() []route {
 		{id: "remove-context", method: del, pattern: "/v1/sandboxes/{name}/contexts/{id}", tag: "code", summary: "End an interpreter",
 			handle: a.removeContext, status: http.StatusNoContent},
 
+		{id: "read-file", method: get, pattern: "/v1/sandboxes/{name}/files/content", tag: "files", summary: "Download a regular file",
+			notes:  "A Range header of one range from an offset on is served, beside which offset and length are refused. The header X-Entry has the file's Entry, as JSON in ASCII. A download that fails midway breaks the connection.",
+			handle: a.download, file: true, query: append(slices.Clone(file),
+				parameter{name: "offset", doc: "where to begin, in bytes; default 0", number: true},
+				parameter{name: "length", doc: "how many bytes at most; default to the end", number: true})},
+		{id: "write-file", method: put, pattern: "/v1/sandboxes/{name}/files/content", tag: "files", summary: "Make a file of the body, and the directories above it",
+			notes:  "A file that is there is replaced in place. Headers X-Metadata-… become its metadata, their names in lower case.",
+			handle: a.upload, octets: true, out: wire.Entry{}, query: append(slices.Clone(file),
+				parameter{name: "mode", doc: "permission bits in octal digits; default 0644 for a new file, what it has for another"})},
+		{id: "list-files", method: get, pattern: "/v1/sandboxes/{name}/files", tag: "files", summary: "List a directory",
+			handle: a.listFiles, out: wire.Entries{}, query: append(slices.Clone(file),
+				parameter{name: "depth", doc: "how many levels down; default 1", number: true})},
+		{id: "stat-file", method: get, pattern: "/v1/sandboxes/{name}/files/stat", tag: "files", summary: "Get what is at a path; a link is not followed",
+			handle: a.stat, out: wire.Entry{}, query: file},
+		{id: "make-directory", method: post, pattern: "/v1/sandboxes/{name}/files/mkdir", tag: "files", summary: "Make a directory and those above it",
+			handle: a.makeDir, in: wire.MakeDirRequest{}, out: wire.Entry{}, status: http.StatusCreated},
+		{id: "move-file", method: post, pattern: "/v1/sandboxes/{name}/files/move", tag: "files", summary: "Rename; what has the new name is replaced",
+			handle: a.move, in: wire.MoveRequest{}, out: wire.Entry{}},
+		{id: "remove-file", method: del, pattern: "/v1/sandboxes/{name}/files", tag: "files", summary: "Remove what is at a path, with all that is below",
+			handle: a.removeFile, status: http.StatusNoContent, query: file},
+		{id: "compose-file", method: post, pattern: "/v1/sandboxes/{name}/files/compose", tag: "files", summary: "Make one file of several, and remove those",
+			handle: a.compose, in: wire.ComposeRequest{}, out: wire.Entry{}},
+		{id: "watch-files", method: get, pattern: "/v1/sandboxes/{name}/files/watch", tag: "files", summary: "Follow what changes in a directory",
+			handle: a.watch, lasting: true, out: wire.WatchEnd{}, events: []string{wire.EventWatching, wire.EventChange, wire.EventPing},
+			query: append(slices.Clone(file), parameter{name: "recursive", doc: "true to see what is below its directories, too", yes: true})},
+
+		{id: "start-process", method: post, pattern: "/v1/sandboxes/{name}/processes", tag: "processes", summary: "Start a process that nobody waits for",
+			handle: a.startProcess, in: wire.ProcessRequest{}, out: wire.Process{}, status: http.StatusCreated},
+		{id: "list-processes", method: get, pattern: "/v1/sandboxes/{name}/processes", tag: "processes", summary: "List processes that run or have ended of late, oldest first",
+			handle: a.processList, out: wire.Processes{}},
+		{id: "attach-process", method: get, pattern: "/v1/sandboxes/{name}/processes/{pid}/output", tag: "processes", summary: "Follow what a process writes until it ends",
+			handle: a.attach, lasting: true, out: wire.Result{}, events: []string{wire.EventStdout, wire.EventStderr, wire.EventPing},
+			query: []parameter{{name: "offset", doc: "where in all of its output to begin; of what is too old only the newest is told. -1 is what it writes from now on; default 0", number: true}}},
+		{id: "process-input", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/input", tag: "processes", summary: "Write to a process's standard input or terminal",
+			handle: a.processInput, in: wire.ProcessInput{}, octets: true, status: http.StatusNoContent},
+		{id: "close-process-input", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/close_input", tag: "processes", summary: "Close a process's standard input",
+			handle: a.closeInput, status: http.StatusNoContent},
+		{id: "signal-process", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/signal", tag: "processes", summary: "Send a signal to a process and its group",
+			handle: a.signalProcess, in: wire.SignalRequest{}, status: http.StatusNoContent},
+		{id: "resize-terminal", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/resize", tag: "processes", summary: "Tell a process how large its terminal is",
+			handle: a.resize, in: wire.Terminal{}, status: http.StatusNoContent},
+
+		{id: "dial-port", method: get, pattern: "/v1/sandboxes/{name}/ports/{port}", tag: "ports", summary: "Connect to a TCP port inside a sandbox",
+			notes:  "Send Connection: Upgrade and Upgrade: tcp. After the answer the connection is the one inside: bytes both ways, each of which may be closed alone.",
+			handle: a.dialPort, lasting: true, status: http.StatusSwitchingProtocols},
+
 		{id: "list-images", method: get, pattern: "/v1/images", tag: "images", summary: "List images",
 			handle: a.images, out: wire.Images{}},
-		{id: "import-image", method: post, pattern: "/v1/images/import", tag: "images", summary: "Import a root file system from a tar archive",
+		{id: "import-image", method: post, pattern: "/v1/images/import", tag: "images", summary: "Import a root file system, an OCI layout or a docker archive",
 			handle: a.importImage, archive: true, out: wire.Image{}, events: progress,
 			query: []parameter{{name: "name", doc: "the image's name"}}},
 		{id: "build-image", method: post, pattern: "/v1/images/build", tag: "images", summary: "Build an image of Debian packages",
 			handle: a.buildImage, in: wire.BuildRequest{}, out: wire.Image{}, events: progress},
+		{id: "pull-image", method: post, pattern: "/v1/images/pull", tag: "images", summary: "Pull an image from a registry",
+			handle: a.pullImage, in: wire.PullRequest{}, out: wire.Image{}, events: progress},
 		{id: "get-image", method: get, pattern: "/v1/images/*", tag: "images", summary: "Get an image by name or digest",
 			handle: a.getImage, out: wire.Image{}},
 		{id: "remove-image", method: del, pattern: "/v1/images/*", tag: "images", summary: "Remove an image that no sandbox uses",

@@ -364,6 +364,12 @@ func (s *stub) BuildImage(_ context.Context, b brig.ImageBuild, report func(brig
 	return s.image(), nil
 }
 
+func (s *stub) PullImage(_ context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	s.saw(p)
+	report(brig.Progress{Step: "fetch layer 1 of 2", Done: 1, Total: 2})
+	return s.image(), nil
+}
+
 func (s *stub) RemoveImage(_ context.Context, ref string) error {
 	s.saw(ref)
 	if ref == "used" {

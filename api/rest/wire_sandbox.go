@@ -49,7 +49,8 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 		return brig.Spec{}, err
 	}
 	spec := brig.Spec{
-		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl, FreezeAfter: freeze,
+		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
+		FixedLease: in.FixedLease, FreezeAfter: freeze,
 	}
 	if in.Command == nil && in.Shell == "" {
 		return spec, withoutProgram(in)
@@ -84,7 +85,7 @@ func withoutProgram(in wire.Spec) error {
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: s.TTL.Milliseconds(),
-		FreezeMS: s.FreezeAfter.Milliseconds(),
+		FixedLease: s.FixedLease, FreezeMS: s.FreezeAfter.Milliseconds(),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env

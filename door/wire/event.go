@@ -36,6 +36,7 @@ type Started struct {
 type Chunk struct {
 	Data    string `json:"data,omitempty"`
 	DataB64 []byte `json:"data_b64,omitzero"`
+	Offset  *int64 `json:"offset,omitempty" doc:"of a process that nobody waits for: where in all of its output this begins"`
 }
 
 // Input is one line of a request whose body is application/x-ndjson, after

@@ -9,7 +9,22 @@ type Image struct {
 	Size    int64     `json:"size" doc:"bytes unpacked; 0 for the host image"`
 	Files   int64     `json:"files"`
 	Created time.Time `json:"created,omitzero"`
-	Source  string    `json:"source" doc:"host, tarball or debian"`
+	Source  string    `json:"source" doc:"host, tarball, debian, registry, oci-layout or docker-archive"`
+	// Manifest, Config and Notes are of images that have a configuration.
+	Manifest string       `json:"manifest,omitempty" doc:"the digest by which a registry knows it"`
+	Config   *ImageConfig `json:"config,omitempty"`
+	Notes    []string     `json:"notes,omitempty" doc:"what a caller should know of it"`
+}
+
+// ImageConfig is what an image says about how to use it.
+type ImageConfig struct {
+	Env        map[string]string `json:"env,omitempty" doc:"set in every sandbox of the image, under what the caller sets"`
+	User       string            `json:"user,omitempty" doc:"root or user, if the image says; commands run as user unless they say otherwise"`
+	WorkingDir string            `json:"working_dir,omitempty" doc:"told and not used: commands run in /workspace"`
+	Entrypoint []string          `json:"entrypoint,omitempty" doc:"told, and never run by itself"`
+	Command    []string          `json:"command,omitempty" doc:"told, and never run by itself"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Platform   string            `json:"platform,omitempty" doc:"for example linux/amd64"`
 }
 
 // Images is every image.
@@ -22,6 +37,15 @@ type BuildRequest struct {
 	Name     string   `json:"name,omitempty" doc:"1 to 63 of a-z, 0-9 and -"`
 	Packages []string `json:"packages,omitempty" doc:"beside the few that a system needs"`
 	Suite    string   `json:"suite,omitempty" doc:"the Debian release, for example bookworm"`
+}
+
+// PullRequest asks for an image from a registry.
+type PullRequest struct {
+	Ref      string `json:"ref,omitempty" doc:"for example python:3.11-slim or ghcr.io/owner/name@sha256:…"`
+	Platform string `json:"platform,omitempty" doc:"for example linux/arm64; the server's own by default"`
+	Username string `json:"username,omitempty" doc:"for the registry that ref names"`
+	Password string `json:"password,omitempty" doc:"or a token, without a username; it is not kept"`
+	Insecure bool   `json:"insecure,omitempty" doc:"admits plain HTTP"`
 }
 
 // Progress is one step of long work.

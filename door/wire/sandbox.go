@@ -25,6 +25,7 @@ type Spec struct {
 	Labels     map[string]string `json:"labels,omitempty" doc:"the tenant's own, for the list"`
 	Limits     *Limits           `json:"limits,omitempty"`
 	TTLMS      int64             `json:"ttl_ms,omitempty" doc:"how long the sandbox lives without being used"`
+	FixedLease bool              `json:"fixed_lease,omitempty" doc:"using the sandbox does not renew its lease"`
 	FreezeMS   int64             `json:"freeze_after_ms,omitempty" doc:"how long the sandbox may be unused before everything in it stops until it is used again; default never"`
 	User       string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Cwd        string            `json:"cwd,omitempty" doc:"working directory; default /workspace"`
