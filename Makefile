@@ -48,7 +48,15 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=30s
 docs: build ## regenerate what is generated in docs/
 	$(BIN)/brig openapi | python3 -m json.tool > docs/openapi.json
 
+proto: ## regenerate what is generated of .proto files; needs protoc
+	mkdir -p $(BIN)/proto
+	GOBIN=$(CURDIR)/$(BIN)/proto go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+	GOBIN=$(CURDIR)/$(BIN)/proto go install connectrpc.com/connect/cmd/protoc-gen-connect-go@v1.21.1
+	PATH=$(CURDIR)/$(BIN)/proto:$$PATH protoc -I . --go_out=. --go_opt=module=github.com/brig-run/brig \
+		--connect-go_out=. --connect-go_opt=module=github.com/brig-run/brig,package_suffix,simple \
+		api/e2b/envd/process.proto api/e2b/envd/filesystem.proto
+
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz
 
-.PHONY: help build setup demo test lint bench fuzz docs clean
+.PHONY: help build setup demo test lint bench fuzz docs proto clean

@@ -1,0 +1,129 @@
+package e2b
+
+import (
+	"encoding/json"
+
+	"github.com/brig-run/brig"
+)
+
+// event tells the client what happens while code runs.
+func (l *lines) event(e brig.CodeEvent) error {
+	switch {
+	case e.Started != nil:
+		l.mu.Lock()
+		l.ran = true
+		l.mu.Unlock()
+		return l.send(line{Type: "number_of_executions", Count: &e.Started.Count})
+	case e.Stdout != nil:
+		return l.output("stdout", l.out.text(e.Stdout))
+	case e.Stderr != nil:
+		return l.output("stderr", l.err.text(e.Stderr))
+	case e.Output != nil:
+		return l.send(result(e.Output))
+	case e.Error != nil:
+		return l.exception(e.Error.Name, e.Error.Value, e.Error.Traceback)
+	}
+	return nil
+}
+
+func (l *lines) output(stream, text string) error {
+	if text == "" {
+		return nil
+	}
+	return l.send(line{Type: stream, Text: &text, Timestamp: stamp()})
+}
+
+func (l *lines) exception(name, value, traceback string) error {
+	l.mu.Lock()
+	l.failed = true
+	l.mu.Unlock()
+	return l.send(line{Type: "error", Name: &name, Value: &value, Traceback: &traceback})
+}
+
+// finish ends the stream of code that has ended.
+func (l *lines) finish(res *brig.CodeResult) error {
+	err := l.rest()
+	l.mu.Lock()
+	failed := l.failed
+	l.mu.Unlock()
+	if e := res.Error; err == nil && e != nil && !failed {
+		// Nobody was there to tell of it as it happened.
+		name := e.Name
+		if res.Lost {
+			name = "UnexpectedEndOfExecution"
+		}
+		err = l.exception(name, e.Value, e.Traceback)
+	}
+	return l.end(err)
+}
+
+// fail ends the stream of code of which nobody knows how it ended.
+func (l *lines) fail(cause error) error {
+	e := brig.AsError(cause)
+	name, value := "ExecutionAborted", e.Message
+	if e.Kind == brig.FailedPrecondition {
+		name, value = "ContextRestarting", "Context was restarted"
+	}
+	err := l.rest()
+	if err == nil {
+		err = l.exception(name, value, "")
+	}
+	return l.end(err)
+}
+
+// end sends the last line, unless something went wrong before.
+func (l *lines) end(err error) error {
+	if err == nil {
+		err = l.send(line{Type: lineEnd})
+	}
+	return err
+}
+
+// rest sends what was held back of the output.
+func (l *lines) rest() error {
+	if err := l.output("stdout", l.out.flush()); err != nil {
+		return err
+	}
+	return l.output("stderr", l.err.flush())
+}
+
+// forms are the keys of a result, by MIME type.
+var forms = map[string]string{
+	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg",
+	"image/png": "png", "image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex",
+	"application/json": "json", "application/javascript": "javascript",
+	"application/vnd.brig.frame+json": "data", "application/vnd.brig.chart+json": "chart",
+}
+
+// result is a value as a line.
+func result(r *brig.Rich) map[string]any {
+	out := map[string]any{"type": "result", "is_main_result": r.Main}
+	extra := map[string]json.RawMessage{}
+	for mime, v := range r.Data {
+		switch key := forms[mime]; key {
+		case "":
+			extra[mime] = v
+		case "text":
+			out[key] = unquoted(v)
+		default:
+			out[key] = v
+		}
+	}
+	if len(extra) > 0 {
+		out["extra"] = extra
+	}
+	return out
+}
+
+// unquoted takes the quotes of a string that is the value itself off its
+// text: clients expect abc, and not 'abc'.
+func unquoted(v json.RawMessage) any {
+	var s string
+	if json.Unmarshal(v, &s) != nil {
+		return v
+	}
+	if n := len(s); n >= 2 && s[0] == s[n-1] && (s[0] == '\'' || s[0] == '"') {
+		s = s[1 : n-1]
+	}
+	return s
+}

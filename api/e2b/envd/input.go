@@ -1,0 +1,86 @@
+package envd
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	"github.com/brig-run/brig"
+	pb "github.com/brig-run/brig/api/e2b/envd/processpb"
+)
+
+// mistake is input for what cannot take it. E2B calls all of these internal.
+func mistake(message string) error {
+	return connect.NewError(connect.CodeInternal, errors.New(message))
+}
+
+// SendInput implements process.Process.
+func (s processes) SendInput(ctx context.Context, r *pb.SendInputRequest) (*pb.SendInputResponse, error) {
+	p, err := s.find(ctx, r.GetProcess(), false)
+	if err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	if err := s.input(ctx, p, r.GetInput()); err != nil {
+		return nil, err
+	}
+	return &pb.SendInputResponse{}, nil
+}
+
+// StreamInput implements process.Process.
+func (s processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.StreamInputRequest]) (*pb.StreamInputResponse, error) {
+	var p *brig.ProcessInfo
+	for in.Receive() {
+		switch r := in.Msg(); r.GetEvent().(type) {
+		case *pb.StreamInputRequest_Start:
+			var err error
+			if p, err = s.find(ctx, r.GetStart().GetProcess(), false); err != nil {
+				return nil, s.failure(ctx, err)
+			}
+		case *pb.StreamInputRequest_Data:
+			if p == nil {
+				return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "data comes before a process is selected"))
+			}
+			if err := s.input(ctx, p, r.GetData().GetInput()); err != nil {
+				return nil, err
+			}
+		case *pb.StreamInputRequest_Keepalive:
+		default:
+			return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "an event is empty"))
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	return &pb.StreamInputResponse{}, nil
+}
+
+// input writes to a process what a request has for it.
+func (s processes) input(ctx context.Context, p *brig.ProcessInfo, in *pb.ProcessInput) error {
+	var data []byte
+	switch in.GetInput().(type) {
+	case *pb.ProcessInput_Stdin:
+		if p.Spec.Terminal != nil {
+			return mistake("the process has a terminal instead of a standard input")
+		}
+		if p.Spec.NoInput {
+			return mistake("the process was started without a standard input")
+		}
+		data = in.GetStdin()
+	case *pb.ProcessInput_Pty:
+		if p.Spec.Terminal == nil {
+			return mistake("the process has no terminal")
+		}
+		data = in.GetPty()
+	default:
+		return s.failure(ctx, brig.Errorf(brig.InvalidArgument, "there is no input"))
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	err := s.of(callOf(ctx)).Input(ctx, p.PID, data)
+	if brig.KindOf(err) == brig.FailedPrecondition && !s.dead(ctx, err) {
+		return mistake(brig.AsError(err).Message)
+	}
+	return s.failure(ctx, err)
+}

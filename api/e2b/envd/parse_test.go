@@ -1,0 +1,98 @@
+package envd
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Every kind of error has an answer of its own in both protocols.
+func TestKindsAreMapped(t *testing.T) {
+	for _, k := range brig.Kinds {
+		e := brig.Errorf(k, "x")
+		internal := k == brig.Internal || k == brig.CreationFailed
+		if (code(e).String() == "internal") != internal || (status(e) == http.StatusInternalServerError) != internal {
+			t.Errorf("%s is %s and %d", k, code(e), status(e))
+		}
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	for s, want := range map[string]time.Duration{"1500": 1500 * time.Millisecond, "0": 0, "9999999999": 9999999999 * time.Millisecond} {
+		if d, ok := timeout(s); !ok || d != want {
+			t.Errorf("%q is %v, %t", s, d, ok)
+		}
+	}
+	for _, s := range []string{"", "-1", "x", "1.5", "10000000000"} {
+		if _, ok := timeout(s); ok {
+			t.Errorf("%q is a timeout", s)
+		}
+	}
+	for s, want := range map[string]time.Duration{"": 90 * time.Second, "50": 50 * time.Second, "0": 90 * time.Second, "x": 90 * time.Second} {
+		if got := keepalive(s); got != want {
+			t.Errorf("%q is %v", s, got)
+		}
+	}
+}
+
+// A watcher that nobody asks ends.
+func TestWatchersEnd(t *testing.T) {
+	ws := newWatchers()
+	ended := make(chan struct{})
+	id, w, err := ws.add("box", func() { close(ended) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.timer.Reset(time.Millisecond)
+	<-ended
+	if _, ok := ws.take("box", id); ok || len(ws.all) != 0 {
+		t.Error("it is still there")
+	}
+}
+
+func FuzzDisposition(f *testing.F) {
+	f.Add(`form-data; name="file"; filename="/a/b c.txt"`)
+	f.Add(`form-data; name=file; filename*=UTF-8''%e2%82%ac`)
+	f.Fuzz(func(t *testing.T, header string) {
+		_, file, err := disposition(header)
+		if err == nil && (len(file) > longest || strings.ContainsRune(file, 0)) {
+			t.Errorf("%q", file)
+		}
+	})
+}
+
+func FuzzMetadata(f *testing.F) {
+	f.Add("X-Metadata-Team", "a b")
+	f.Add("x-metadata-", "\x7f")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		got, err := metadata(http.Header{name: {value}})
+		if err != nil && got != nil {
+			t.Error("both")
+		}
+		for k, v := range got {
+			if k == "" || k != strings.ToLower(k) || len(k)+len(v) > mostMetadata || strings.ContainsAny(k+v, "\r\n\x00") {
+				t.Errorf("%q: %q", k, v)
+			}
+		}
+	})
+}
+
+func FuzzWho(f *testing.F) {
+	f.Add("Basic dXNlcjo=", "~/x")
+	f.Add("Basic cm9vdDo=", "../..")
+	f.Add("Bearer x", "~eve")
+	f.Fuzz(func(t *testing.T, header, name string) {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header["Authorization"] = []string{header}
+		c := callOf(withCall(r, Sandbox{}, nil).Context())
+		p, err := c.path(name)
+		if err == nil && (!path.IsAbs(p.Name) || path.Clean(p.Name) != p.Name || p.User != "user" && p.User != "root") {
+			t.Errorf("%+v", p)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package envd
+
+import (
+	"compress/gzip"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+
+	"github.com/brig-run/brig"
+)
+
+// uploaded is what the answer says of one file. Nothing may be added to it.
+type uploaded struct {
+	Path     string            `json:"path"`
+	Name     string            `json:"name"`
+	Type     string            `json:"type"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+func described(e *brig.Entry) uploaded {
+	return uploaded{Path: e.Path, Name: e.Name, Type: "file", Metadata: e.Metadata}
+}
+
+// mostFiles bounds the files of one request.
+const mostFiles = 10_000
+
+// upload answers POST /files.
+func (e *Envd) upload(w http.ResponseWriter, r *http.Request) {
+	meta, err := metadata(r.Header)
+	if err != nil {
+		e.fail(w, r, "", err)
+		return
+	}
+	in := io.Reader(r.Body)
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "the body is not gzip")
+			return
+		}
+		in = z
+	default:
+		refuse(w, http.StatusBadRequest, "unsupported content encoding: "+clip(encoding))
+		return
+	}
+	u := &receipt{e: e, w: w, r: r, meta: meta, seen: map[string]bool{}, out: []uploaded{}}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "the content type cannot be read")
+	case kind == "application/octet-stream" && !r.URL.Query().Has("path"):
+		refuse(w, http.StatusBadRequest, "the query has no path")
+	case kind == "application/octet-stream":
+		if u.file(r.URL.Query().Get("path"), in) {
+			answer(w, http.StatusOK, u.out)
+		}
+	case kind == "multipart/form-data" && params["boundary"] != "":
+		if u.parts(multipart.NewReader(in, params["boundary"])) {
+			answer(w, http.StatusOK, u.out)
+		}
+	default:
+		refuse(w, http.StatusBadRequest, "unsupported content type: "+clip(kind))
+	}
+}
+
+// receipt is the taking of the files of one request.
+type receipt struct {
+	e    *Envd
+	w    http.ResponseWriter
+	r    *http.Request
+	meta map[string]string
+	seen map[string]bool
+	out  []uploaded
+}
+
+// parts takes every file of a form. It reports whether all went well;
+// otherwise it has answered.
+func (u *receipt) parts(form *multipart.Reader) bool {
+	q := u.r.URL.Query()
+	for {
+		part, err := form.NextPart()
+		if err == io.EOF {
+			return true
+		}
+		if err != nil {
+			refuse(u.w, http.StatusBadRequest, "the form cannot be read")
+			return false
+		}
+		field, name, err := disposition(part.Header.Get("Content-Disposition"))
+		if err != nil {
+			u.e.fail(u.w, u.r, "", err)
+			return false
+		}
+		if field != "file" {
+			continue
+		}
+		if q.Has("path") {
+			name = q.Get("path")
+		} else if name == "" {
+			refuse(u.w, http.StatusBadRequest, "a file has no name, and the query no path")
+			return false
+		}
+		if len(u.out) >= mostFiles {
+			refuse(u.w, http.StatusBadRequest, "these are too many files")
+			return false
+		}
+		if !u.file(name, part) {
+			return false
+		}
+	}
+}
+
+// file takes one file. It reports whether that went well; otherwise it has
+// answered.
+func (u *receipt) file(name string, content io.Reader) bool {
+	p, ok := u.e.place(u.w, u.r, u.r.URL.Query().Get("username"), name)
+	if !ok {
+		return false
+	}
+	if u.seen[p.Name] {
+		refuse(u.w, http.StatusBadRequest, "path '"+p.Name+"' is there twice: every file needs its own")
+		return false
+	}
+	u.seen[p.Name] = true
+	// What is wrong with the body is the client's fault, what is wrong with
+	// the file is said by the service.
+	body := &source{r: content}
+	written, err := u.e.service.Files(callOf(u.r.Context()).box.ID).Write(u.r.Context(), p, brig.FileWrite{Metadata: u.meta}, body)
+	switch {
+	case body.err != nil:
+		refuse(u.w, http.StatusBadRequest, "the body ends too early or cannot be read")
+		return false
+	case err != nil:
+		u.e.fail(u.w, u.r, p.Name, err)
+		return false
+	}
+	u.out = append(u.out, described(written))
+	return true
+}
+
+// source remembers why it could not be read to its end.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,167 @@
+package envd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/brig-run/brig"
+	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
+)
+
+// What watchers may cost: how many each sandbox has, how many events each
+// keeps, and how long it lives without being asked.
+const (
+	mostWatchers = 64
+	mostEvents   = 10_000
+	idle         = 10 * time.Minute
+)
+
+// watchers are those that are asked for what has changed, of every sandbox.
+// They live in memory only.
+type watchers struct {
+	mu  sync.Mutex // guards what is below, and what the watchers hold
+	all map[string]map[string]*watcher
+}
+
+type watcher struct {
+	cancel context.CancelFunc
+	events []*pb.FilesystemEvent
+	timer  *time.Timer
+}
+
+func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
+
+// add makes a watcher of a sandbox.
+func (ws *watchers) add(box string, cancel context.CancelFunc) (id string, w *watcher, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.all[box]) >= mostWatchers {
+		return "", nil, brig.Errorf(brig.RateLimited, "a sandbox cannot have more than %d watchers", mostWatchers)
+	}
+	if ws.all[box] == nil {
+		ws.all[box] = map[string]*watcher{}
+	}
+	id = "w" + strings.ToLower(rand.Text()[:20])
+	w = &watcher{cancel: cancel, timer: time.AfterFunc(idle, func() { ws.remove(box, id) })}
+	ws.all[box][id] = w
+	return id, w, nil
+}
+
+// remove ends a watcher, if there is such a one.
+func (ws *watchers) remove(box, id string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.all[box][id]
+	if w == nil {
+		return false
+	}
+	w.timer.Stop()
+	w.cancel()
+	if delete(ws.all[box], id); len(ws.all[box]) == 0 {
+		delete(ws.all, box)
+	}
+	return true
+}
+
+// keep holds events until somebody asks; of too many the oldest are dropped.
+func (ws *watchers) keep(w *watcher, evs []*pb.FilesystemEvent) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w.events = append(w.events, evs...)
+	w.events = w.events[max(len(w.events)-mostEvents, 0):]
+}
+
+// take returns what a watcher holds.
+func (ws *watchers) take(box, id string) ([]*pb.FilesystemEvent, bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.all[box][id]
+	if w == nil {
+		return nil, false
+	}
+	w.timer.Reset(idle)
+	evs := w.events
+	w.events = nil
+	return evs, true
+}
+
+func (ws *watchers) close() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, box := range ws.all {
+		for _, w := range box {
+			w.timer.Stop()
+			w.cancel()
+		}
+	}
+	clear(ws.all)
+}
+
+// CreateWatcher implements filesystem.Filesystem.
+func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherRequest) (*pb.CreateWatcherResponse, error) {
+	c := callOf(ctx)
+	dir, err := c.path(r.GetPath())
+	if err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	// It outlives the request, whose actor and sandbox it keeps.
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	id, w, err := s.watchers.add(c.box.ID, cancel)
+	if err != nil {
+		cancel()
+		return nil, s.failure(ctx, err)
+	}
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	first := sync.OnceFunc(func() { close(begun) })
+	go func() {
+		err := s.of(c).Watch(longer, dir, r.GetRecursive(), func(change brig.FileChange) error {
+			first()
+			s.watchers.keep(w, events(change, r.GetIncludeEntry()))
+			return nil
+		})
+		ended <- err
+		// What it has seen of a directory that is gone can still be asked for.
+		if longer.Err() == nil && s.dead(longer, err) {
+			s.watchers.remove(c.box.ID, id)
+		}
+	}()
+	select {
+	case <-begun:
+		return &pb.CreateWatcherResponse{WatcherId: id}, nil
+	case err = <-ended:
+		if err == nil {
+			err = brig.Errorf(brig.Internal, "a watch ended before it began")
+		}
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.watchers.remove(c.box.ID, id)
+	return nil, s.missing(ctx, dir.Name, err)
+}
+
+// GetWatcherEvents implements filesystem.Filesystem.
+func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEventsRequest) (*pb.GetWatcherEventsResponse, error) {
+	evs, ok := s.watchers.take(callOf(ctx).box.ID, r.GetWatcherId())
+	if !ok {
+		return nil, noWatcher(r.GetWatcherId())
+	}
+	return &pb.GetWatcherEventsResponse{Events: evs}, nil
+}
+
+// RemoveWatcher implements filesystem.Filesystem.
+func (s filesystem) RemoveWatcher(ctx context.Context, r *pb.RemoveWatcherRequest) (*pb.RemoveWatcherResponse, error) {
+	if !s.watchers.remove(callOf(ctx).box.ID, r.GetWatcherId()) {
+		return nil, noWatcher(r.GetWatcherId())
+	}
+	return &pb.RemoveWatcherResponse{}, nil
+}
+
+func noWatcher(id string) error {
+	return connect.NewError(connect.CodeNotFound, errors.New("watcher with id "+clip(id)+" not found"))
+}

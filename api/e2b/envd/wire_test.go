@@ -1,0 +1,297 @@
+package envd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// request is a raw one, as an SDK makes it.
+type request struct {
+	method, path, body string
+	header             map[string]string
+	noToken            bool
+}
+
+func (q request) do(t *testing.T, base string) (*http.Response, string) {
+	t.Helper()
+	res := q.open(t, base)
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res, string(body)
+}
+
+func (q request) open(t *testing.T, base string) *http.Response {
+	t.Helper()
+	if q.method == "" {
+		q.method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(t.Context(), q.method, base+q.path, strings.NewReader(q.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !q.noToken {
+		r.Header.Set("X-Access-Token", token)
+	}
+	for k, v := range q.header {
+		r.Header.Set(k, v)
+	}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// unary calls a method with JSON and returns the answer's status and body,
+// without the spaces that protojson puts in at random.
+func unary(t *testing.T, base, method, body string, header ...string) (int, string) {
+	t.Helper()
+	q := request{path: method, body: body, header: map[string]string{"Content-Type": "application/json", "Connect-Protocol-Version": "1"}}
+	for i := 0; i+1 < len(header); i += 2 {
+		q.header[header[i]] = header[i+1]
+	}
+	res, got := q.do(t, base)
+	return res.StatusCode, compact(got)
+}
+
+func compact(s string) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(s)) != nil {
+		return s
+	}
+	return b.String()
+}
+
+func envelope(body string) string {
+	return "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body
+}
+
+// stream calls a streaming method with JSON.
+func stream(t *testing.T, base, method, body string, header ...string) *http.Response {
+	t.Helper()
+	q := request{path: method, body: envelope(body), header: map[string]string{"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}}
+	for i := 0; i+1 < len(header); i += 2 {
+		q.header[header[i]] = header[i+1]
+	}
+	return q.open(t, base)
+}
+
+// next reads one envelope; the last has a "!" before it.
+func next(r io.Reader) (string, error) {
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return "", err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(r, body); err != nil {
+		return "", err
+	}
+	mark := ""
+	if head[0] == 2 {
+		mark = "!"
+	}
+	return mark + compact(string(body)), nil
+}
+
+func transcript(t *testing.T, res *http.Response, want ...string) {
+	t.Helper()
+	defer res.Body.Close()
+	for _, w := range want {
+		got, err := next(res.Body)
+		if err != nil || got != w {
+			t.Fatalf("got %s, %v\nwant %s", got, err, w)
+		}
+	}
+	if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+		t.Fatalf("after the end: %q, %v", rest, err)
+	}
+}
+
+// says scripts an attachment that tells all of evs.
+func says(evs ...brig.ProcessEvent) func(context.Context, int64, func(brig.ProcessEvent) error) error {
+	return func(_ context.Context, _ int64, on func(brig.ProcessEvent) error) error {
+		for _, ev := range evs {
+			if err := on(ev); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+const startRequest = `{"process":{"cmd":"/bin/bash","args":["-l","-c","echo hi"],"envs":{"A":"1"},"cwd":"/tmp"},"stdin":false}`
+
+func TestStart(t *testing.T) {
+	s := newStub()
+	s.files["/tmp/"] = ""
+	srv := serve(t, s)
+	s.attach = says(
+		brig.ProcessEvent{Output: []byte("hi\n"), From: brig.FromStdout},
+		brig.ProcessEvent{Output: []byte("ow"), From: brig.FromStderr},
+		brig.ProcessEvent{End: &brig.Result{Done: true}},
+	)
+	transcript(t, stream(t, srv.URL, "/process.Process/Start", startRequest, "Connect-Timeout-Ms", "60000"),
+		`{"event":{"start":{"pid":42}}}`, `{"event":{"data":{"stdout":"aGkK"}}}`, `{"event":{"data":{"stderr":"b3c="}}}`,
+		`{"event":{"end":{"exited":true,"status":"exit status 0"}}}`, `!{}`)
+	cmd := s.spec.Command
+	if strings.Join(cmd.Argv, " ") != "/bin/bash -l -c echo hi" || cmd.Env["A"] != "1" || cmd.Dir != "/tmp" || cmd.User != "user" ||
+		cmd.Timeout != time.Minute || !s.spec.NoInput || s.spec.Terminal != nil {
+		t.Errorf("started %+v", s.spec)
+	}
+
+	s.attach = says(brig.ProcessEvent{Output: bytes.Repeat([]byte("x"), 20<<10), From: brig.FromStdout}, brig.ProcessEvent{End: &brig.Result{ExitCode: 137, Signal: "SIGKILL"}})
+	res := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"/bin/bash"},"pty":{"size":{"cols":80,"rows":24}},"tag":"x"}`, "Authorization", "Basic cm9vdDo=")
+	defer res.Body.Close()
+	var all []string
+	for {
+		m, err := next(res.Body)
+		if err != nil {
+			break
+		}
+		all = append(all, m)
+	}
+	if len(all) != 5 || !strings.HasPrefix(all[1], `{"event":{"data":{"pty":"eHh4`) || all[3] != `{"event":{"end":{"exitCode":-1,"status":"signal: killed","error":"signal: killed"}}}` {
+		t.Errorf("got %d events: %.300q", len(all), all)
+	}
+	if s.spec.Terminal == nil || *s.spec.Terminal != (brig.Terminal{Columns: 80, Rows: 24}) || s.spec.Command.Dir != "/root" || s.spec.Command.User != "root" ||
+		s.spec.NoInput || s.spec.Tag != "x" || s.spec.Command.Timeout != 0 {
+		t.Errorf("started %+v", s.spec)
+	}
+	if code, body := unary(t, srv.URL, "/process.Process/List", `{}`); code != 200 ||
+		body != `{"processes":[{"config":{"cmd":"/bin/bash","args":["-l","-c","echo hi"],"envs":{"A":"1"},"cwd":"/tmp"},"pid":42},{"config":{"cmd":"/bin/bash","cwd":"/root"},"pid":42,"tag":"x"}]}` {
+		t.Errorf("list: %d %s", code, body)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	for _, c := range []struct {
+		end  brig.Result
+		want string
+	}{
+		{brig.Result{ExitCode: 3}, `{"event":{"end":{"exitCode":3,"exited":true,"status":"exit status 3","error":"exit status 3"}}}`},
+		{brig.Result{ExitCode: 143, Signal: "SIGTERM"}, `{"event":{"end":{"exitCode":-1,"status":"signal: terminated","error":"signal: terminated"}}}`},
+		{brig.Result{ExitCode: 137, OOMKilled: true}, `{"event":{"end":{"exitCode":-1,"status":"signal: killed","error":"signal: killed"}}}`},
+		{brig.Result{ExitCode: 137}, `{"event":{"end":{"exitCode":137,"exited":true,"status":"exit status 137","error":"exit status 137"}}}`},
+	} {
+		s.attach = says(brig.ProcessEvent{End: &c.end})
+		transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`), `{"event":{"start":{"pid":42}}}`, c.want, `!{}`)
+	}
+	s.attach = says(brig.ProcessEvent{End: &brig.Result{ExitCode: 124, TimedOut: true}})
+	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`, "Connect-Timeout-Ms", "50"),
+		`{"event":{"start":{"pid":42}}}`, `!{"error":{"code":"deadline_exceeded","message":"the time of 50ms is up"}}`)
+}
+
+// The timeout ends a stream to a process that others started, not the process.
+func TestConnect(t *testing.T) {
+	s := newStub()
+	s.list = []*brig.ProcessInfo{
+		{PID: 7, Spec: brig.ProcessSpec{Tag: "t"}, Written: 9},
+		{PID: 8, Result: &brig.Result{ExitCode: 1}},
+	}
+	srv := serve(t, s)
+	s.attach = func(ctx context.Context, from int64, _ func(brig.ProcessEvent) error) error {
+		if from != 9 {
+			t.Errorf("attached from %d", from)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"tag":"t"}}`, "Connect-Timeout-Ms", "30"),
+		`{"event":{"start":{"pid":7}}}`, `!{"error":{"code":"deadline_exceeded","message":"the time of 30ms is up"}}`)
+	s.attach = says(brig.ProcessEvent{End: &brig.Result{ExitCode: 1}})
+	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"pid":8}}`),
+		`{"event":{"start":{"pid":8}}}`, `{"event":{"end":{"exitCode":1,"exited":true,"status":"exit status 1","error":"exit status 1"}}}`, `!{}`)
+	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"pid":9}}`),
+		`!{"error":{"code":"not_found","message":"process with pid 9 not found"}}`)
+	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"pid":7}}`, "Connect-Timeout-Ms", "-1"),
+		`!{"error":{"code":"invalid_argument","message":"parse timeout: \"-1\" is negative"}}`)
+}
+
+// A client that goes away ends the attachment, and nothing else.
+func TestDisconnect(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	ended := make(chan error, 1)
+	s.attach = func(ctx context.Context, _ int64, _ func(brig.ProcessEvent) error) error {
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}
+	res := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`)
+	if got, err := next(res.Body); err != nil || !strings.Contains(got, "start") {
+		t.Fatal(got, err)
+	}
+	res.Body.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the stream goes on without a client")
+	}
+	if got := s.last(); got != "start" {
+		t.Errorf("the process was touched: %s", got)
+	}
+}
+
+func TestKeepalive(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	go1 := make(chan struct{})
+	s.attach = func(_ context.Context, _ int64, on func(brig.ProcessEvent) error) error {
+		<-go1
+		return on(brig.ProcessEvent{End: &brig.Result{}})
+	}
+	res := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`, "Keepalive-Ping-Interval", "1")
+	for _, want := range []string{`{"event":{"start":{"pid":42}}}`, `{"event":{"keepalive":{}}}`} {
+		if got, err := next(res.Body); got != want {
+			t.Fatalf("got %s, %v", got, err)
+		}
+	}
+	close(go1)
+	transcript(t, res, `{"event":{"end":{"exited":true,"status":"exit status 0"}}}`, `!{}`)
+}
+
+// The end of a sandbox breaks its streams in the middle.
+func TestDeathAborts(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	s.attach = func(context.Context, int64, func(brig.ProcessEvent) error) error {
+		<-s.died
+		return brig.Errorf(brig.FailedPrecondition, "the sandbox is not running")
+	}
+	process := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`)
+	defer process.Body.Close()
+	watch := stream(t, srv.URL, "/filesystem.Filesystem/WatchDir", `{"path":"/tmp"}`)
+	defer watch.Body.Close()
+	for _, r := range []*http.Response{process, watch} {
+		if _, err := next(r.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.die()
+	for _, r := range []*http.Response{process, watch} {
+		if got, err := next(r.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %q, %v; want a broken connection", got, err)
+		}
+	}
+	if code, body := unary(t, srv.URL, "/filesystem.Filesystem/Stat", `{"path":"/"}`); code != 503 || body != `{"code":"unavailable","message":"The sandbox was not found"}` {
+		t.Errorf("after the end: %d %s", code, body)
+	}
+	res, body := request{method: "GET", path: "/files?path=x"}.do(t, srv.URL)
+	if res.StatusCode != 502 || body != `{"sandboxId":"box","code":502,"message":"The sandbox was not found"}` {
+		t.Errorf("after the end: %d %s", res.StatusCode, body)
+	}
+	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`),
+		`!{"error":{"code":"unavailable","message":"The sandbox was not found"}}`)
+}

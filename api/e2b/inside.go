@@ -1,0 +1,117 @@
+package e2b
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door"
+)
+
+// unreachable says why a request did not get into a sandbox.
+type unreachable struct {
+	SandboxID string `json:"sandboxId"`
+	Message   string `json:"message"`
+	Port      int    `json:"port,omitempty"`
+	Code      int    `json:"code"`
+}
+
+// inside serves a request for a port of a sandbox.
+func (d *Door) inside(w http.ResponseWriter, r *http.Request, t target) {
+	own := t.port == portEnvd || t.port == portCode
+	switch {
+	case own && d.fromSandbox(r):
+		d.fail(w, r, errForeignPage())
+		return
+	case own && allowPages(w, r):
+		return
+	}
+	ctx, s, err := d.enter(r, t.id)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	if s == nil {
+		d.gone(w, r, t)
+		return
+	}
+	r = r.WithContext(ctx)
+	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id)) {
+		d.refuse(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
+			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
+		return
+	}
+	switch t.port {
+	case portEnvd:
+		door.Route(r, "e2b:envd")
+		d.envd(w, r, s)
+	case portCode:
+		door.Route(r, "e2b:code")
+		d.interpreter(w, r, s)
+	default:
+		door.Route(r, "e2b:port")
+		d.forward(w, r, s, t)
+	}
+}
+
+// enter finds a sandbox that runs, and the context in which the door may use
+// it: as its tenant, for nobody has shown a key.
+func (d *Door) enter(r *http.Request, id string) (ctx context.Context, s *brig.Sandbox, err error) {
+	tenant, err := d.Owner(r.Context(), id)
+	if brig.KindOf(err) == brig.NotFound {
+		d.forget(id)
+		return r.Context(), nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx = brig.WithActor(r.Context(), brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member})
+	s, err = d.lookUp(ctx, id)
+	return ctx, s, err
+}
+
+// internalPaths are envd's own, which E2B's servers call and nobody else.
+var internalPaths = map[string]bool{
+	"/init": true, "/freeze": true, "/unfreeze": true, "/collapse": true, "/fsfreeze": true, "/fsthaw": true,
+}
+
+func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
+	switch {
+	case internalPaths[r.URL.Path]:
+		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
+	case d.Envd == nil:
+		d.fail(w, r, errMissing("the data plane"))
+	default:
+		door.LongBody(w)
+		d.Envd(w, r, d.access(s))
+	}
+}
+
+// gone answers for a sandbox that is not there, or not any more. Clients take
+// exactly this status for that.
+func (d *Door) gone(w http.ResponseWriter, r *http.Request, t target) {
+	d.refuse(w, r, unreachable{SandboxID: t.id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+}
+
+// refuse answers programs with JSON, and people with a page.
+func (d *Door) refuse(w http.ResponseWriter, r *http.Request, u unreachable) {
+	if !strings.Contains(r.UserAgent(), "Mozilla/") || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		d.write(w, r, u.Code, u)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	w.WriteHeader(u.Code)
+	what := "Sandbox " + u.SandboxID
+	if u.Port != 0 {
+		what += fmt.Sprintf(", port %d", u.Port)
+	}
+	_, err := fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><title>%s</title><h1>%s</h1><p>%s</p></html>\n",
+		http.StatusText(u.Code), html.EscapeString(u.Message), html.EscapeString(what))
+	if err != nil {
+		d.Log.DebugContext(r.Context(), "e2b: answer", "error", err)
+	}
+}

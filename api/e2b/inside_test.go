@@ -1,0 +1,270 @@
+package e2b_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+)
+
+// token1 is the token of sb1 under the seed of these tests.
+const token1 = "825fb678352d1a39cf8a27438f7c3680bb742c69d8de3baca13cfef8f17fdeb7"
+
+// made creates a sandbox through the door and returns the answer.
+func made(t testing.TB, url, body string) string {
+	t.Helper()
+	resp, got := ask(t, http.MethodPost, url+"/v2/sandboxes", body)
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("create: %d %s", resp.StatusCode, got)
+	}
+	return got
+}
+
+// app is what listens in the sandboxes of these tests.
+func app(t testing.TB) *httptest.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Set-Cookie", "a=b")
+		fmt.Fprintf(w, "%s %s host=%s body=%s\n", r.Method, r.RequestURI, r.Host, body)
+		for _, k := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Custom", "Connection", "User-Agent"} {
+			if v := r.Header.Get(k); v != "" {
+				fmt.Fprintf(w, "%s: %s\n", k, v)
+			}
+		}
+	})
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/break", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "so far")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	mux.HandleFunc("/upgrade", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "echo" {
+			t.Errorf("upgrade is %q", r.Header.Get("Upgrade"))
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		rw.Flush()
+		_, _ = io.Copy(conn, rw)
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func addr(srv *httptest.Server) string { return srv.Listener.Addr().String() }
+
+func TestEnvd(t *testing.T) {
+	s, _, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base","envVars":{"A":"1","E2B_SANDBOX":"no"}}`)
+	native := s.add("acme", brig.Spec{})
+	const want = "envd POST /process.Process/Start?a=b for acme 2 in sb1\nA=1\nE2B_SANDBOX=true\nE2B_SANDBOX_ID=sb1\nE2B_TEMPLATE_ID=base\n"
+	for _, headers := range [][]string{
+		{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49983"},
+		{"Host", "49983-sb1.box.test:8443"},
+		{"Host", "49983-sb1-6532622b.BOX.test"},
+		{"Host", "49983-sb1.other.example", "E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "1"},
+		{"Host", "sandbox.box.test", "E2b-Sandbox-Id", "sb1-6532622b", "E2b-Sandbox-Port", "49983"},
+	} {
+		if resp, got := ask(t, http.MethodPost, srv.URL+"/process.Process/Start?a=b", "{}", append(headers, "X-API-KEY", "")...); got != want || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%v: %d %q", headers, resp.StatusCode, got)
+		}
+	}
+	for _, c := range []struct {
+		status  int
+		body    string
+		headers []string
+	}{
+		{502, `{"sandboxId":"sb9","message":"The sandbox was not found","code":502}`, []string{"E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "49983"}},
+		{502, `{"sandboxId":"` + string(native.ID) + `","message":"The sandbox was not found","code":502}`, []string{"Host", "49983-" + string(native.ID) + ".box.test"}},
+		{502, `<h1>The sandbox was not found</h1>`, []string{"Host", "80-sb9.box.test", "User-Agent", "Mozilla/5.0", "Accept", "text/html,*/*"}},
+		{400, `{"code":400,"message":"Invalid sandbox port"}`, []string{"E2b-Sandbox-Id", "sb1"}},
+		{400, `{"code":400,"message":"Invalid sandbox port"}`, []string{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "70000"}},
+		{400, `{"code":400,"message":"Invalid sandbox port"}`, []string{"Host", "0-sb1.box.test"}},
+		{400, `{"code":400,"message":"Invalid sandbox ID"}`, []string{"E2b-Sandbox-Id", "../sb1", "E2b-Sandbox-Port", "49983"}},
+		{400, `{"code":400,"message":"Invalid sandbox ID"}`, []string{"Host", "49983-a_b.box.test"}},
+		{421, `"code":421`, []string{"Host", "evil.example", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49983"}},
+		{403, `"code":403`, []string{"Host", "49983-sb1.box.test", "Origin", "http://8080-sb1.box.test"}},
+		{401, `invalid API key`, []string{"Host", "box.test", "X-API-KEY", "x"}},
+	} {
+		resp, got := ask(t, http.MethodGet, srv.URL+"/teams", "", c.headers...)
+		if resp.StatusCode != c.status || !strings.Contains(got, c.body) {
+			t.Errorf("%v: %d %s", c.headers, resp.StatusCode, got)
+		}
+	}
+	// The control plane does not answer under a sandbox's host.
+	if _, got := ask(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test"); !strings.HasPrefix(got, "envd GET") {
+		t.Errorf("a sandbox's host answered %s", got)
+	}
+	if resp, _ := ask(t, http.MethodPost, srv.URL+"/init", "{}", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("/init: %d", resp.StatusCode)
+	}
+	if _, got := ask(t, http.MethodGet, srv.URL+"/abort", "", "Host", "49983-sb1.box.test"); !strings.HasSuffix(got, "broken off") {
+		t.Errorf("a broken stream looks whole: %q", got)
+	}
+	s.end("sb1")
+	if resp, got := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("health of a sandbox that ended: %d %s", resp.StatusCode, got)
+	}
+}
+
+func TestForward(t *testing.T) {
+	s, _, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	inner := app(t)
+	s.listen(8080, addr(inner))
+	resp, got := ask(t, http.MethodPost, srv.URL+"/a%2Fb?q=1;2&%zz", "hello", "Host", "8080-sb1.box.test:8443", "X-Custom", "1", "User-Agent", "",
+		"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "8080", "E2b-Traffic-Access-Token", "t", "X-Forwarded-Host", "liar")
+	const want = "POST /a%2Fb?q=1;2&%zz host=8080-sb1.box.test:8443 body=hello\nX-Forwarded-Host: 8080-sb1.box.test:8443\nX-Forwarded-Proto: http\nX-Custom: 1\nConnection: close\n"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	h := resp.Header
+	if v := h.Values("Cache-Control"); len(v) != 1 || v[0] != "max-age=60" || h.Get("Access-Control-Allow-Origin") != "" || h.Get("X-Content-Type-Options") != "" || h.Get("Set-Cookie") != "a=b" {
+		t.Errorf("headers %v", h)
+	}
+	// A page that a sandbox serves may speak with its own ports.
+	if resp, _ := ask(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "Origin", "http://8080-sb1.box.test:8443"); resp.StatusCode != http.StatusOK {
+		t.Errorf("its own page: %d", resp.StatusCode)
+	}
+	before := s.dialled()
+	resp, got = ask(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9")
+	if resp.StatusCode != http.StatusBadGateway || got != `{"sandboxId":"sb1","message":"The sandbox is running but port is not open","port":9,"code":502}`+"\n" || s.dialled()-before != 5 {
+		t.Errorf("closed port: %d %s after %d attempts", resp.StatusCode, got, s.dialled()-before)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { s.listen(9, addr(inner)) })
+	if resp, _ = ask(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9"); resp.StatusCode != http.StatusOK {
+		t.Errorf("a port that opens late: %d", resp.StatusCode)
+	}
+	if _, got = ask(t, http.MethodGet, srv.URL+"/break", "", "Host", "8080-sb1.box.test"); got != "so far\n\nbroken off" {
+		t.Errorf("an answer that is cut short looks whole: %q", got)
+	}
+}
+
+func TestForwardStreams(t *testing.T) {
+	s, _, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	s.listen(8080, addr(app(t)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/stream", nil)
+	req.Host = "8080-sb1.box.test"
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "first\n" {
+		t.Errorf("%q %v", line, err)
+	}
+
+	conn, err := net.Dial("tcp", addr(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprint(conn, "GET /upgrade HTTP/1.1\r\nHost: 8080-sb1.box.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	rd := bufio.NewReader(conn)
+	up, err := http.ReadResponse(rd, nil)
+	if err != nil || up.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v %v", up, err)
+	}
+	fmt.Fprint(conn, "ping\n")
+	if line, err := rd.ReadString('\n'); line != "ping\n" {
+		t.Errorf("echo: %q %v", line, err)
+	}
+}
+
+func TestClosedToThePublic(t *testing.T) {
+	s, _, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	answer := made(t, srv.URL, `{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"localhost:${PORT}","httpsPorts":[8443]}}`)
+	_, rest, _ := strings.Cut(answer, `"trafficAccessToken":"`)
+	traffic, _, _ := strings.Cut(rest, `"`)
+	s.listen(8080, addr(app(t)))
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "tls %s", r.Host)
+	}))
+	defer secure.Close()
+	s.listen(8443, addr(secure))
+	for _, c := range []struct {
+		host, token, want string
+		status            int
+	}{
+		{"8080-sb2.box.test", "", "'e2b-traffic-access-token' is missing", 403},
+		{"8080-sb2.box.test", "x", "missing or wrong", 403},
+		{"49999-sb2.box.test", "", "missing", 403},
+		{"49999-sb2.box.test", traffic, "OK", 200},
+		{"8080-sb2.box.test", traffic, "GET /health host=localhost:8080", 200},
+		{"8443-sb2.box.test", traffic, "tls localhost:8443", 200},
+		{"49983-sb2.box.test", "", "", 204},
+		{"8080-sb1.box.test", "", "host=8080-sb1.box.test", 200},
+	} {
+		resp, got := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", c.host, "E2b-Traffic-Access-Token", c.token)
+		if resp.StatusCode != c.status || !strings.Contains(got, c.want) || strings.Contains(got, traffic) {
+			t.Errorf("%s with %q: %d %s", c.host, c.token, resp.StatusCode, got)
+		}
+	}
+}
+
+func TestSignedURLs(t *testing.T) {
+	s, d, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	query := func(op, exp string) string {
+		return "/files?path=hello.txt&username=user" + exp + "&signature=" + url.QueryEscape(e2b.Sign("hello.txt:"+op+":user:"+token1+strings.Replace(exp, "&signature_expiration=", ":", 1)))
+	}
+	for _, c := range []struct {
+		method, url, want string
+	}{
+		{http.MethodGet, query("read", ""), "in sb1"},
+		{http.MethodPost, query("write", "&signature_expiration=99999999999"), "in sb1"},
+		{http.MethodPost, query("read", ""), `{"code":401,"message":"invalid signature"}`},
+		{http.MethodGet, "/files?path=a&signature=v1_x", `{"code":401,"message":"invalid signature"}`},
+		{http.MethodGet, "/files?path=a", "nothing at this path"},
+	} {
+		if _, got := ask(t, c.method, srv.URL+c.url, "", "X-API-KEY", ""); !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: %s", c.method, c.url, got)
+		}
+	}
+	// Another process has not met the sandbox, and is told of it.
+	for _, live := range []func() []string{nil, func() []string { return []string{"sb2", "sb1"} }} {
+		o := d.Options
+		o.Live = live
+		other := httptest.NewServer(e2b.New(o))
+		_, got := ask(t, http.MethodGet, other.URL+query("read", ""), "", "X-API-KEY", "")
+		if strings.Contains(got, "in sb1") != (live != nil) {
+			t.Errorf("another process: %s", got)
+		}
+		other.Close()
+	}
+	s.end("sb1")
+	if resp, got := ask(t, http.MethodGet, srv.URL+query("read", ""), "", "X-API-KEY", ""); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("of a sandbox that ended: %d %s", resp.StatusCode, got)
+	}
+	if got := e2b.Sign("hello.txt:read:user:0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0"); got != "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E" {
+		t.Errorf("E2B's vector: %s", got)
+	}
+}

@@ -1,0 +1,88 @@
+package e2b
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// network says how a sandbox is reached, and what it may reach.
+type network struct {
+	AllowOut           []string                   `json:"allowOut,omitempty"`
+	DenyOut            []string                   `json:"denyOut,omitempty"`
+	Rules              map[string]json.RawMessage `json:"rules,omitempty"`
+	EgressProxy        *json.RawMessage           `json:"egressProxy,omitempty"`
+	AllowPublicTraffic *bool                      `json:"allowPublicTraffic,omitempty"`
+	MaskRequestHost    string                     `json:"maskRequestHost,omitempty"`
+	HTTPSPorts         []int                      `json:"httpsPorts,omitempty"`
+}
+
+// check refuses rules for a way out that there is not, and values that could
+// do harm.
+func (n *network) check() error {
+	switch {
+	case len(n.AllowOut) > 0:
+		return errMissing("network.allowOut")
+	case len(n.DenyOut) > 0:
+		return errMissing("network.denyOut")
+	case len(n.Rules) > 0:
+		return errMissing("network.rules")
+	case n.EgressProxy != nil:
+		return errMissing("network.egressProxy")
+	}
+	for _, port := range n.HTTPSPorts {
+		if port < 1 || port > 65535 || port == portEnvd {
+			return brig.InvalidField("network.httpsPorts", "%d cannot be one", port)
+		}
+	}
+	host := strings.ReplaceAll(n.MaskRequestHost, portMark, "0")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_[]"
+	if strings.Trim(host, letters) != "" || len(host) > 255 {
+		return brig.InvalidField("network.maskRequestHost", "it is not a host")
+	}
+	return nil
+}
+
+// portMark stands for the port in maskRequestHost.
+const portMark = "${PORT}"
+
+// remember puts what was asked for into a sandbox's labels.
+func (n *network) remember(labels map[string]string) {
+	labels[labelNetwork] = "true"
+	if n.AllowPublicTraffic != nil {
+		labels[labelPublic] = strconv.FormatBool(*n.AllowPublicTraffic)
+	}
+	if n.MaskRequestHost != "" {
+		labels[labelMask] = n.MaskRequestHost
+	}
+	if len(n.HTTPSPorts) > 0 {
+		ports := make([]string, len(n.HTTPSPorts))
+		for i, p := range n.HTTPSPorts {
+			ports[i] = strconv.Itoa(p)
+		}
+		labels[labelHTTPS] = strings.Join(ports, ",")
+	}
+}
+
+// networkOf is what remember has remembered, nil for nothing.
+func networkOf(s *brig.Sandbox) *network {
+	l := s.Spec.Labels
+	if l[labelNetwork] == "" {
+		return nil
+	}
+	n := &network{MaskRequestHost: l[labelMask]}
+	if public, err := strconv.ParseBool(l[labelPublic]); err == nil {
+		n.AllowPublicTraffic = &public
+	}
+	for p := range strings.SplitSeq(l[labelHTTPS], ",") {
+		if port, err := strconv.Atoi(p); err == nil {
+			n.HTTPSPorts = append(n.HTTPSPorts, port)
+		}
+	}
+	return n
+}
+
+// isClosed reports whether the ports of s need the traffic token.
+func isClosed(s *brig.Sandbox) bool { return s.Spec.Labels[labelPublic] == "false" }

@@ -1,0 +1,48 @@
+package e2b
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/brig-run/brig"
+)
+
+// allowPages lets pages of all sites read the answer, as E2B does: whoever
+// calls shows a key or a token in a header, and never anything that a browser
+// would add by itself. It reports whether r was only a browser's question.
+func allowPages(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "*")
+	if !isPreflight(r) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "*")
+	h.Set("Access-Control-Allow-Headers", "*, Authorization")
+	h.Set("Access-Control-Max-Age", "7200")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// fromSandbox reports whether a page that a sandbox serves makes the request:
+// its author is whoever wrote the code in there.
+func (d *Door) fromSandbox(r *http.Request) bool {
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil {
+			return true
+		}
+		if _, ok, err := parseHost(u.Host, d.Domain); ok || err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func errForeignPage() error {
+	return brig.Errorf(brig.PermissionDenied, "requests from pages that sandboxes serve are refused")
+}

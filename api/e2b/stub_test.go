@@ -1,0 +1,334 @@
+package e2b_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+)
+
+// key is the key of these tests, and poor is that of another tenant.
+const (
+	key  = "e2b_0123456789abcdef0123456789abcdef01234567"
+	poor = "e2b_ffffffffffffffffffffffffffffffffffffffff"
+)
+
+// epoch is when sandboxes begin. It is far ahead, so that no lease of theirs
+// is ever moved by a connect.
+var epoch = time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)
+
+type keys struct{}
+
+func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+	switch hash {
+	case sha256.Sum256([]byte(key)):
+		return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin}, nil
+	case sha256.Sum256([]byte(poor)):
+		return brig.Actor{Name: "bob", Tenant: "poor", Role: brig.Admin}, nil
+	}
+	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
+}
+
+// stub is a scripted brig.Service that keeps sandboxes in memory.
+type stub struct {
+	brig.Service // what is not scripted must not be called
+
+	mu       sync.Mutex // guards the fields below
+	boxes    []*brig.Sandbox
+	contexts map[string][]*brig.CodeContext
+	ports    map[int]string // addresses of what listens
+	dials    int
+	calls    []string
+	specs    []brig.Spec
+	codes    []brig.Code
+	begin    time.Time
+	ended    chan error // receives how code that waits was ended
+}
+
+func newStub() *stub {
+	return &stub{contexts: map[string][]*brig.CodeContext{}, ports: map[int]string{}, begin: epoch, ended: make(chan error, 8)}
+}
+
+func (s *stub) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, fmt.Sprintf(format, args...))
+}
+
+func (s *stub) called() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+func (s *stub) lastSpec() brig.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.specs[len(s.specs)-1]
+}
+
+func (s *stub) add(tenant string, spec brig.Spec) *brig.Sandbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.boxes)
+	spec.Limits = brig.DefaultBounds().Default
+	spec.Name = "box" + strconv.Itoa(n+1)
+	at := s.begin.Add(time.Duration(n) * time.Second)
+	b := &brig.Sandbox{
+		ID: brig.ID("sb" + strconv.Itoa(n+1)), Tenant: tenant, Spec: spec, State: brig.Running,
+		Created: at, Expires: at.Add(spec.TTL),
+	}
+	s.boxes = append(s.boxes, b)
+	return b
+}
+
+func (s *stub) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.boxes {
+		if string(b.ID) == id {
+			b.State = brig.Ended
+		}
+	}
+}
+
+func (s *stub) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	s.mu.Lock()
+	s.specs = append(s.specs, spec)
+	s.mu.Unlock()
+	switch spec.Labels["script"] {
+	case "busy":
+		return nil, brig.Errorf(brig.RateLimited, "too many sandboxes")
+	case "away":
+		return nil, brig.Errorf(brig.Unavailable, "the machine is going down")
+	case "broken":
+		return nil, errors.New("secret database password")
+	case "panic":
+		panic("boom")
+	case "label":
+		return nil, brig.InvalidField("labels", "%q cannot be a label", "x").WithHint("be brief")
+	}
+	return s.add(brig.ActorFrom(ctx).Tenant, spec), nil
+}
+
+func (s *stub) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.boxes {
+		if (string(b.ID) == name || b.Spec.Name == name) && b.Tenant == brig.ActorFrom(ctx).Tenant {
+			c := *b
+			return &c, nil
+		}
+	}
+	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name)
+}
+
+func (s *stub) owner(_ context.Context, id string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.boxes {
+		if string(b.ID) == id {
+			return b.Tenant, nil
+		}
+	}
+	return "", brig.Errorf(brig.NotFound, "no sandbox %q", id)
+}
+
+func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*brig.Sandbox
+	for _, b := range slices.Backward(s.boxes) {
+		fits := b.Tenant == brig.ActorFrom(ctx).Tenant && (len(o.States) == 0 || slices.Contains(o.States, b.State))
+		for k, v := range o.Labels {
+			fits = fits && b.Spec.Labels[k] == v
+		}
+		if fits {
+			all = append(all, b)
+		}
+	}
+	from, _ := strconv.Atoi(o.Cursor)
+	end := min(from+7, len(all)) // pages of its own size
+	page := &brig.Page{Sandboxes: all[from:end]}
+	if end < len(all) {
+		page.Next = strconv.Itoa(end)
+	}
+	return page, nil
+}
+
+func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
+	s.note("extend %s %v", name, ttl)
+	return s.Get(ctx, name)
+}
+
+func (s *stub) Remove(ctx context.Context, name string) error {
+	b, err := s.Get(ctx, name)
+	if err == nil {
+		s.end(string(b.ID))
+		s.note("remove %s", name)
+	}
+	return err
+}
+
+func (s *stub) Logs(context.Context, string, brig.LogOptions) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("one\ntwo \"2\"\nthree\n")), nil
+}
+
+func (s *stub) GetImage(_ context.Context, ref string) (*brig.Image, error) {
+	if ref != brig.HostImage && ref != "data" {
+		return nil, brig.Errorf(brig.NotFound, "no image %q", ref)
+	}
+	return &brig.Image{Digest: "sha256:aa", Names: []string{ref}, Created: epoch}, nil
+}
+
+func (s *stub) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
+	if _, err := s.Get(ctx, name); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	addr := s.ports[port]
+	s.dials++
+	s.mu.Unlock()
+	if addr == "" {
+		return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d", port)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+func (s *stub) listen(port int, addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports[port] = addr
+}
+
+func (s *stub) dialled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials
+}
+
+func (s *stub) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+	if _, err := s.Get(ctx, name); err != nil {
+		return nil, err
+	}
+	if spec.Language == "cobol" {
+		return nil, brig.InvalidField("language", "image %q has no %s", "host", spec.Language)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &brig.CodeContext{ID: "cx" + strconv.Itoa(len(s.contexts[name])+1), Sandbox: brig.ID(name), Spec: spec}
+	s.contexts[name] = append(s.contexts[name], c)
+	return c, nil
+}
+
+func (s *stub) Contexts(_ context.Context, name string) ([]*brig.CodeContext, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.contexts[name]), nil
+}
+
+func (s *stub) context(name, id string) (*brig.CodeContext, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.contexts[name] {
+		if c.ID == id {
+			return c, nil
+		}
+	}
+	return nil, brig.Errorf(brig.NotFound, "no context %q", id)
+}
+
+func (s *stub) RestartContext(_ context.Context, name, id string) (*brig.CodeContext, error) {
+	s.note("restart %s %s", name, id)
+	return s.context(name, id)
+}
+
+func (s *stub) RemoveContext(_ context.Context, name, id string) error {
+	if _, err := s.context(name, id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contexts[name] = slices.DeleteFunc(s.contexts[name], func(c *brig.CodeContext) bool { return c.ID == id })
+	return nil
+}
+
+// envd shows what the data plane is given.
+func envd(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
+	a := brig.ActorFrom(r.Context())
+	if r.URL.Path == "/health" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if r.URL.Path == "/abort" {
+		fmt.Fprint(w, "so far")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	fmt.Fprintf(w, "envd %s %s for %s %d in %s\n", r.Method, r.URL.RequestURI(), a.Tenant, a.Role, s.ID)
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		fmt.Fprintf(w, "%s=%s\n", k, s.Env[k])
+	}
+}
+
+// serve starts the door over a stub.
+func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httptest.Server) {
+	t.Helper()
+	s := newStub()
+	o := e2b.Options{
+		Service: s, Keys: keys{}, Owner: s.owner, Seed: []byte("seed"), Domain: "box.test:8443", Envd: envd,
+		Templates: map[string]string{"base": "host", "code-interpreter-v1": "host", "gone": "nowhere"},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	d := e2b.New(o)
+	srv := httptest.NewServer(d)
+	t.Cleanup(srv.Close)
+	return s, d, srv
+}
+
+// ask makes a request with the key and returns the answer and its body.
+func ask(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	// A body of unknown length, as clients send it.
+	req, err := http.NewRequestWithContext(t.Context(), method, url, io.MultiReader(strings.NewReader(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-KEY", key)
+	if body == "" {
+		req.Body = nil
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if req.Header.Del(headers[i]); headers[i] == "Host" {
+			req.Host = headers[i+1]
+		} else if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b = append(b, "\nbroken off"...)
+	}
+	return resp, string(b)
+}

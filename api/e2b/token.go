@@ -1,0 +1,93 @@
+package e2b
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"maps"
+	"net/http"
+
+	"github.com/brig-run/brig"
+)
+
+// SandboxAccess is what the data plane needs to know of a sandbox.
+type SandboxAccess struct {
+	// ID names the sandbox for the Service.
+	ID string
+	// Token is what clients show as X-Access-Token, and sign URLs with.
+	Token string
+	// Env is the sandbox's environment, with its id.
+	Env map[string]string
+}
+
+// headerToken and headerTraffic carry a sandbox's two tokens.
+const (
+	headerToken   = "X-Access-Token"
+	headerTraffic = "E2b-Traffic-Access-Token"
+)
+
+// mac returns the hex HMAC-SHA256 of s under the seed.
+func (d *Door) mac(s string) string {
+	m := hmac.New(sha256.New, d.Seed)
+	m.Write([]byte(s))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// token is what proves that a client may use a sandbox.
+func (d *Door) token(id string) string { return d.mac(id) }
+
+// trafficToken is what proves that a client may reach the ports of a sandbox
+// that is closed to the public.
+func (d *Door) trafficToken(id string) string { return d.mac("sandbox-traffic-" + id) }
+
+// equal compares secrets in constant time.
+func equal(got, want string) bool { return hmac.Equal([]byte(got), []byte(want)) }
+
+func (d *Door) access(s *brig.Sandbox) SandboxAccess {
+	env := maps.Clone(s.Spec.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[envID] = string(s.ID)
+	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID)), Env: env}
+}
+
+// isSigned reports whether r is for a signed URL that names no sandbox.
+func isSigned(r *http.Request) bool {
+	return r.URL.Path == "/files" && r.URL.Query().Get("signature") != ""
+}
+
+// signature is the one that r's URL has if token made it.
+func signature(r *http.Request, token string) string {
+	q, op := r.URL.Query(), "read"
+	if r.Method == http.MethodPost {
+		op = "write"
+	}
+	s := q.Get("path") + ":" + op + ":" + q.Get("username") + ":" + token
+	if exp := q.Get("signature_expiration"); exp != "" {
+		s += ":" + exp
+	}
+	return sign(s)
+}
+
+func sign(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// signed finds the sandbox whose token made the signature in r's URL, and
+// passes r on to its data plane, which looks at the time as well.
+func (d *Door) signed(w http.ResponseWriter, r *http.Request) {
+	if allowPages(w, r) {
+		return
+	}
+	got := r.URL.Query().Get("signature")
+	for id := range d.candidates() {
+		if equal(got, signature(r, d.token(id))) {
+			d.inside(w, r, target{id: id, port: portEnvd})
+			return
+		}
+	}
+	d.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
+}
