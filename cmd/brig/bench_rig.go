@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/door"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/store/sqlite"
@@ -81,7 +80,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions) (_ *rig
 	if err := g.engine.Recover(g.ctx); err != nil {
 		return nil, err
 	}
-	if err := g.serve(log, cfg.bounds()); err != nil {
+	if err := g.serve(log, cfg); err != nil {
 		return nil, err
 	}
 	return g, g.account()
@@ -109,7 +108,7 @@ func (g *rig) folder() error {
 }
 
 // serve puts the REST API in front of the engine, as brig serve does.
-func (g *rig) serve(log *slog.Logger, bounds brig.Bounds) error {
+func (g *rig) serve(log *slog.Logger, cfg *config) error {
 	if err := adminKey(g.ctx, g.dir, g.store); err != nil {
 		return err
 	}
@@ -122,8 +121,11 @@ func (g *rig) serve(log *slog.Logger, bounds brig.Bounds) error {
 	if err != nil {
 		return fmt.Errorf("listen on loopback: %w", err)
 	}
-	handler := rest.New(rest.Options{Service: g.engine, Keys: g.store, Log: log, Version: version(), Bounds: bounds})
-	srv := door.NewServer(handler, log)
+	all, err := openDoors(g.ctx, g.dir, cfg, g.engine, g.store, nil, log)
+	if err != nil {
+		return err
+	}
+	srv := door.NewServer(all, log)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

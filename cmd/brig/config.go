@@ -9,6 +9,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door/wire"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/image"
 )
 
 // config is the configuration file. Every field may be left out; brig.yaml
@@ -44,6 +45,32 @@ type config struct {
 		// Warm are further kinds that wait at all times.
 		Warm []warm `yaml:"warm"`
 	} `yaml:"pool"`
+	// Images says where images come from, and how much there may be of them.
+	Images struct {
+		// Mirrors are asked before a registry.
+		Mirrors map[string][]string `yaml:"mirrors"`
+		// Registries are those that images may be pulled from; empty is all.
+		Registries []string `yaml:"registries"`
+		// PullMissing lets a sandbox's creation pull its image.
+		PullMissing bool `yaml:"pull_missing"`
+		// MaxSize bounds what all images take.
+		MaxSize size `yaml:"max_size"`
+		// DockerConfig has credentials of docker login used.
+		DockerConfig bool `yaml:"docker_config"`
+	} `yaml:"images"`
+	// E2B is the door for E2B's clients, on the same address.
+	E2B struct {
+		// Domain is the wildcard domain of sandboxes' ports, which clients
+		// reach by {port}-{id}.domain.
+		Domain string `yaml:"domain"`
+		// Templates are names under which clients know images.
+		Templates map[string]string `yaml:"templates"`
+		// Listen is a further address for this door alone, with TLS: clients
+		// make https addresses of the domain.
+		Listen string `yaml:"listen"`
+		Cert   string `yaml:"cert"`
+		Key    string `yaml:"key"`
+	} `yaml:"e2b"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
@@ -94,6 +121,14 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: w.Count})
 	}
 	return o, nil
+}
+
+// images are the options of the image store.
+func (c *config) images() image.Options {
+	return image.Options{
+		Mirrors: c.Images.Mirrors, Registries: c.Images.Registries, PullMissing: c.Images.PullMissing,
+		Quota: int64(c.Images.MaxSize), DockerConfig: c.Images.DockerConfig,
+	}
 }
 
 // sizes are limits in a file.
@@ -190,6 +225,10 @@ func (c *config) check() error {
 	}
 	if b.DefaultTTL > b.MaxTTL || b.DefaultTimeout > b.MaxTimeout || b.DefaultTTL <= 0 || b.DefaultTimeout <= 0 {
 		return brig.Errorf(brig.InvalidConfig, "a default of lease or timeout is out of its bounds").WithHint("lower the default or raise the maximum")
+	}
+	if n := len(c.E2B.Cert) + len(c.E2B.Key); (c.E2B.Listen == "") != (n == 0) || (c.E2B.Cert == "") != (c.E2B.Key == "") {
+		return brig.Errorf(brig.InvalidConfig, "e2b.listen, e2b.cert and e2b.key belong together").
+			WithHint("give all three: an address, and the files of a certificate for *.domain and of its key")
 	}
 	_, err := c.pool()
 	return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,36 +54,6 @@ func (c *cli) sandboxExec() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) sandboxShell() *cobra.Command {
-	var f execFlags
-	cmd := &cobra.Command{
-		Use:   "shell NAME [SCRIPT]",
-		Short: "Run a shell script in it, or a shell that reads standard input",
-		Long: `Run a shell script in a sandbox. Without a script the shell reads standard input;
-it has no terminal of its own yet, so programs that need one do not work in it.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := f.command()
-			if err != nil {
-				return err
-			}
-			run.Shell = strings.Join(args[1:], " ")
-			if run.Shell == "" {
-				run.Argv, f.interactive = []string{"/bin/sh"}, true
-				if isTerminal(c.stdin) {
-					run.Argv = append(run.Argv, "-i")
-				}
-				if run.Timeout == 0 {
-					run.Timeout = 24 * time.Hour
-				}
-			}
-			return c.exec(cmd, args[0], run, f.interactive)
-		},
-	}
-	f.add(cmd)
-	return cmd
-}
-
 // exec runs a command and makes its exit code ours.
 func (c *cli) exec(cobraCmd *cobra.Command, name string, cmd brig.Command, interactive bool) error {
 	var sio brig.IO
@@ -99,18 +68,25 @@ func (c *cli) exec(cobraCmd *cobra.Command, name string, cmd brig.Command, inter
 		if err != nil {
 			return err
 		}
-		c.code = res.ExitCode
 		if c.asJSON {
+			c.code = res.ExitCode
 			return c.printJSON(res)
 		}
-		switch {
-		case res.TimedOut:
-			fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
-		case res.OOMKilled:
-			fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
-		}
+		c.ended(res)
 		return nil
 	})
+}
+
+// ended makes the exit code of what has ended ours, and says why it is that
+// where the code does not tell.
+func (c *cli) ended(res *brig.Result) {
+	c.code = res.ExitCode
+	switch {
+	case res.TimedOut:
+		fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
+	case res.OOMKilled:
+		fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
+	}
 }
 
 func (c *cli) sandboxExecs() *cobra.Command {
@@ -125,15 +101,11 @@ func (c *cli) sandboxExecs() *cobra.Command {
 					return err
 				}
 				return list(c, execs, "EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", func(x *brig.Execution) []string {
-					what := strings.Join(x.Command.Argv, " ") + x.Command.Shell
-					if r := []rune(what); len(r) > 60 {
-						what = string(r[:59]) + "…"
-					}
 					state := "running"
 					if x.Done {
 						state = fmt.Sprint("exit ", x.ExitCode)
 					}
-					return []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), strings.ReplaceAll(what, "\n", " ")}
+					return []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), oneLine(x.Command)}
 				})
 			})
 		},

@@ -16,11 +16,11 @@ func (c *cli) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
 		Aliases: []string{"images"},
-		Short:   "List, import, build and remove images",
+		Short:   "List, pull, import, build and remove images",
 	}
 	build := &cobra.Command{Use: "build", Short: "Build an image"}
 	build.AddCommand(c.imageBuildDebian())
-	cmd.AddCommand(c.imageList(), c.imageGet(), c.imageImport(), build, c.imageRemove())
+	cmd.AddCommand(c.imageList(), c.imageGet(), c.imagePull(), c.imageImport(), build, c.imageRemove())
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func (c *cli) showImage(i *brig.Image) error {
 func (c *cli) imageImport() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import NAME FILE",
-		Short: "Import a tar archive of a root file system (plain, gzip or zstd; - is standard input)",
+		Short: "Import a root file system, an OCI layout or a docker archive (tar, gzip or zstd; - is standard input)",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r io.Reader = c.stdin

@@ -26,7 +26,13 @@ type parts struct {
 
 // open prepares the images and the provider of a data folder.
 func open(dir string, log *slog.Logger) (*parts, error) {
-	images, err := image.Open(image.Options{Dir: dir, Log: log, HostAge: 10 * time.Second})
+	return openWith(dir, log, image.Options{})
+}
+
+// openWith is open with options of images.
+func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
+	o.Dir, o.Log, o.HostAge = dir, log, 10*time.Second
+	images, err := image.Open(o)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +72,11 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := open(dir, log)
+	var from image.Options // who does not own the data folder changes no images
+	if !ephemeral {
+		from = cfg.images()
+	}
+	p, err := openWith(dir, log, from)
 	if err != nil {
 		return nil, nil, nil, err
 	}

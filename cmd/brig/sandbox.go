@@ -21,19 +21,21 @@ func (c *cli) sandboxCommand() *cobra.Command {
 		Short:   "Create, use and end sandboxes that stay",
 	}
 	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(), c.sandboxCode(), c.contextCommand(),
-		c.sandboxExecs(), c.sandboxLogs(), c.sandboxExtend(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
+		c.sandboxExecs(), c.sandboxStart(), c.sandboxProcesses(), c.sandboxAttach(), c.sandboxSignal(), c.sandboxCopy(), c.sandboxForward(),
+		c.sandboxLogs(), c.sandboxExtend(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
 	return cmd
 }
 
 func (c *cli) sandboxCreate() *cobra.Command {
 	var f runFlags
 	var ttl, freeze time.Duration
+	var fixed bool
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
 		Short: "Create a sandbox; a command is its main program",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, TTL: ttl, FreezeAfter: freeze}
+			spec := brig.Spec{Image: f.image, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze}
 			names := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				names = args[:dash]
@@ -71,6 +73,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
 	fl.DurationVar(&ttl, "ttl", 0, "how long it lives without being used (default 5m)")
+	fl.BoolVar(&fixed, "fixed-lease", false, "using it does not renew its lease")
 	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")
 	f.addLimits(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
@@ -91,12 +94,16 @@ func (c *cli) showSandbox(s *brig.Sandbox, line string) error {
 
 func (c *cli) sandboxList() *cobra.Command {
 	var labels, states []string
+	var depth int
 	cmd := &cobra.Command{
-		Use:     "ls",
+		Use:     "ls [NAME [PATH]]",
 		Aliases: []string{"list"},
-		Short:   "List sandboxes, newest first",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Short:   "List sandboxes, newest first, or the files of one",
+		Args:    cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return c.listFiles(cmd, args, depth)
+			}
 			o := brig.ListOptions{Limit: 1000}
 			var err error
 			if o.Labels, err = pairs("--label", labels, false); err != nil {
@@ -133,6 +140,7 @@ func (c *cli) sandboxList() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, `K=V`")
 	cmd.Flags().StringArrayVar(&states, "state", nil, "only in this `state`")
+	cmd.Flags().IntVar(&depth, "depth", 1, "of files: how many `levels` down")
 	return cmd
 }
 

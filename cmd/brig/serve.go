@@ -16,11 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/door"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/interpreter"
@@ -90,7 +88,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := adminKey(ctx, dir, store); err != nil {
 		return err
 	}
-	p, err := open(dir, log)
+	p, err := openWith(dir, log, cfg.images())
 	if err != nil {
 		return err
 	}
@@ -110,16 +108,16 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := e.Recover(ctx); err != nil {
 		log.Error("recover", "err", err)
 	}
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(poolMetrics{e}); err != nil {
+	all, err := openDoors(ctx, dir, cfg, e, store, hosts(cfg, ln), log)
+	if err != nil {
 		return err
 	}
-	handler := rest.New(rest.Options{
-		Registry: registry,
-		Service:  e, Keys: store, Log: log, Hosts: hosts(cfg, ln), Version: version(), Bounds: cfg.bounds(),
-		Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
-	})
-	return c.listen(ctx, door.NewServer(handler, log), ln, dir, log)
+	stop, err := all.serveTLS(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return c.listen(ctx, door.NewServer(all, log), ln, dir, log)
 }
 
 // listen serves until ctx ends, and lets requests finish for a while.
@@ -135,7 +133,7 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 	}
 	defer os.Remove(file)
 	log.Info("serving", "url", url, "data_dir", dir, "version", version())
-	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\n", url, filepath.Join(dir, keyFile))
+	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\nkey for E2B's clients: %s\n", url, filepath.Join(dir, keyFile), filepath.Join(dir, e2bKeyFile))
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// copyOut copies out of a sandbox. What the sandbox says of its files is not
+// believed: nothing is written outside of where the user said.
+type copyOut struct {
+	c     *cli
+	files brig.Files
+	user  string
+}
+
+func (o copyOut) at(p string) brig.Path { return brig.Path{Name: p, User: o.user} }
+
+func (o copyOut) copy(ctx context.Context, from, to string) error {
+	e, err := resolved(ctx, o.files, o.at(from))
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(to); strings.HasSuffix(to, "/") || err == nil && st.IsDir() {
+		base := path.Base(path.Clean("/" + from)) // of what the user said, which has no ".." then
+		if to = filepath.Join(to, base); base == "/" {
+			to = filepath.Dir(to)
+		}
+	}
+	if e.Type == brig.Directory {
+		return o.directory(ctx, e, to)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return unwritable(to, err)
+	}
+	return o.file(ctx, e.Path, to, os.OpenFile, os.Remove)
+}
+
+// directory copies what is below a directory.
+func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) error {
+	all, err := o.files.List(ctx, o.at(dir.Path), math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return unwritable(to, err)
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return unwritable(to, err)
+	}
+	defer root.Close()
+	above := strings.TrimSuffix(dir.Path, "/") + "/"
+	for _, e := range all {
+		name, below := strings.CutPrefix(e.Path, above)
+		if !below || !filepath.IsLocal(name) {
+			return brig.Errorf(brig.FailedPrecondition, "the sandbox names a file that is not below %s", clean(dir.Path))
+		}
+		switch e.Type {
+		case brig.Directory:
+			if err := root.MkdirAll(name, 0o755); err != nil {
+				return unwritable(name, err)
+			}
+		case brig.RegularFile:
+			if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				return unwritable(name, err)
+			}
+			if err := o.file(ctx, e.Path, name, root.OpenFile, root.Remove); err != nil {
+				return err
+			}
+		default:
+			o.c.leftOut(e.Path)
+		}
+	}
+	return nil
+}
+
+// file copies one file. What was cut short is removed, so that it is not taken
+// for whole.
+func (o copyOut) file(
+	ctx context.Context, from, to string,
+	open func(string, int, fs.FileMode) (*os.File, error), remove func(string) error,
+) error {
+	e, r, err := o.files.Read(ctx, o.at(from), 0, -1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f, err := open(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(e.Mode&0o777))
+	if err != nil {
+		return unwritable(to, err)
+	}
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Close()); err == nil {
+		return nil
+	}
+	if st, serr := os.Lstat(f.Name()); serr == nil && st.Mode().IsRegular() {
+		err = errors.Join(err, remove(to))
+	}
+	return err
+}
+
+func unwritable(name string, err error) error {
+	return brig.InvalidField("DST", "%s cannot be written", clean(name)).Because(err)
+}

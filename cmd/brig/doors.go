@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+	"github.com/brig-run/brig/api/e2b/envd"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/engine"
+)
+
+// The files of the E2B door in the data folder: a key for its clients, and
+// what the sandboxes' tokens are made of.
+const (
+	e2bKeyFile  = "e2b.key"
+	e2bSeedFile = "e2b.seed"
+)
+
+// doors are what clients speak with: the native API and E2B's, told apart by
+// their requests.
+type doors struct {
+	native http.Handler
+	e2b    *e2b.Door
+}
+
+// ServeHTTP implements http.Handler.
+func (d *doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.e2b.Wants(r) {
+		d.e2b.ServeHTTP(w, r)
+		return
+	}
+	d.native.ServeHTTP(w, r)
+}
+
+// openDoors puts the APIs in front of an engine.
+func openDoors(ctx context.Context, dir string, cfg *config, e *engine.Engine, store brig.Store, hosts []string, log *slog.Logger) (*doors, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(poolMetrics{e}); err != nil {
+		return nil, err
+	}
+	seed, err := e2bSecrets(ctx, dir, store)
+	if err != nil {
+		return nil, err
+	}
+	used := &meter{engine: e}
+	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox})
+	return &doors{
+		native: rest.New(rest.Options{
+			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Version: version(), Bounds: cfg.bounds(),
+			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
+		}),
+		e2b: e2b.New(e2b.Options{
+			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Bounds: cfg.bounds(),
+			Domain: cfg.E2B.Domain, Templates: cfg.E2B.Templates, Seed: seed, Live: e.Live, Metrics: used.control,
+			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
+			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
+				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env})
+			},
+		}),
+	}, nil
+}
+
+// e2bSecrets makes or reads the key for E2B's clients and the seed of tokens.
+// The key has the form on which older clients insist.
+func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte, err error) {
+	key, err := secretFile(filepath.Join(dir, e2bKeyFile), func(random []byte) string { return "e2b_" + hex.EncodeToString(random[:20]) })
+	if err != nil {
+		return nil, err
+	}
+	text, err := secretFile(filepath.Join(dir, e2bSeedFile), hex.EncodeToString)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(text), store.PutKey(ctx, brig.Key{
+		Hash:  sha256.Sum256([]byte(key)),
+		Actor: brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member},
+	})
+}
+
+// secretFile reads a secret of one line, or makes it of 32 random bytes.
+func secretFile(file string, form func(random []byte) string) (string, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		random := make([]byte, 32)
+		_, _ = rand.Read(random) // never fails
+		b = []byte(form(random) + "\n")
+		err = writeSecret(file, b)
+	}
+	secret := strings.TrimSpace(string(b))
+	if err == nil && len(secret) < 40 {
+		err = errors.New("it is too short")
+	}
+	if err != nil {
+		return "", brig.Errorf(brig.NotInitialized, "%s cannot be read or made", filepath.Base(file)).
+			WithHint("check the owner and mode of the data folder, or remove the file to have a new one").Because(err)
+	}
+	return secret, nil
+}
+
+// serveTLS serves E2B's clients on an address of their own, if there is one,
+// until the returned function is called.
+func (d *doors) serveTLS(cfg *config, log *slog.Logger) (stop func(), err error) {
+	if cfg.E2B.Listen == "" {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", cfg.E2B.Listen)
+	if err != nil {
+		return nil, brig.Errorf(brig.ConnectionFailed, "cannot listen on %s", cfg.E2B.Listen).
+			WithHint("choose another address in e2b.listen").Because(err)
+	}
+	srv := door.NewServer(d.e2b, log)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.ServeTLS(ln, cfg.E2B.Cert, cfg.E2B.Key) }()
+	log.Info("serving E2B's clients", "address", ln.Addr().String(), "domain", cfg.E2B.Domain)
+	go func() {
+		if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+			log.Error("serve E2B's clients", "err", err)
+		}
+	}()
+	return func() { _ = srv.Close() }, nil
+}

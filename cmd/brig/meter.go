@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+	"github.com/brig-run/brig/api/e2b/envd"
+	"github.com/brig-run/brig/engine"
+)
+
+// sampleTime is over how long a sandbox's processor time is measured, at
+// least, when nobody has asked before.
+const sampleTime = 100 * time.Millisecond
+
+// meter makes of what sandboxes have used how much they use. It remembers
+// what they had used when somebody last asked.
+type meter struct {
+	engine *engine.Engine
+
+	mu   sync.Mutex // guards the field below
+	last map[string]brig.Usage
+}
+
+// percent is how much of one processor a sandbox has used since somebody last
+// asked, and what it uses now.
+func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, error) {
+	m.mu.Lock()
+	before, known := m.last[id]
+	m.mu.Unlock()
+	if !known || time.Since(before.At) > time.Minute {
+		first, err := m.engine.Usage(ctx, id)
+		if err != nil {
+			return nil, 0, err
+		}
+		before = *first
+		time.Sleep(sampleTime)
+	}
+	now, err := m.engine.Usage(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil || len(m.last) > 10_000 {
+		m.last = map[string]brig.Usage{}
+	}
+	m.last[id] = *now
+	span := now.At.Sub(before.At)
+	if span <= 0 {
+		return now, 0, nil
+	}
+	return now, 100 * float64(now.CPU-before.CPU) / float64(span), nil
+}
+
+// sandbox is what the data plane says of a sandbox.
+func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
+	box, err := m.engine.Get(ctx, id)
+	if err != nil {
+		return envd.Metrics{}, err
+	}
+	now, percent, err := m.percent(ctx, id)
+	if err != nil {
+		return envd.Metrics{}, err
+	}
+	l := box.Spec.Limits
+	return envd.Metrics{
+		Time: now.At, CPUs: l.CPUs, CPUPercent: percent,
+		Memory: now.Memory, MemoryCache: now.Cache, MemoryMax: l.Memory, DiskMax: l.Disk,
+	}, nil
+}
+
+// control is what the control plane says of a sandbox. Where nobody counts
+// there is nothing to say.
+func (m *meter) control(ctx context.Context, id string) ([]e2b.Metric, error) {
+	now, err := m.sandbox(ctx, id)
+	if brig.KindOf(err) == brig.Unimplemented {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []e2b.Metric{{
+		At: now.Time, CPUs: max(1, int(now.CPUs)), CPUPercent: now.CPUPercent,
+		Memory: now.Memory, MemoryCache: now.MemoryCache, MemoryTotal: now.MemoryMax, DiskTotal: now.DiskMax,
+	}}, nil
+}
