@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Order is what a driver is told to do.
 type Order struct {
-	Op    string `json:"op"` // "warm", "ping", "cell", "program"
+	Op    string `json:"op"` // "warm", "ping", "chdir", "cell", "program"
 	Nonce string `json:"nonce,omitempty"`
 	// Code is the source of a cell or a program.
 	Code string `json:"code,omitempty"`

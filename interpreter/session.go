@@ -79,6 +79,10 @@ func (s *Session) Prepare() error {
 	return s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 }
 
+// Chdir has the driver of Python, before its first cell, change to a directory
+// that there is.
+func (s *Session) Chdir(dir string) error { return s.send(Order{Op: "chdir", Dir: dir}) }
+
 // Rouse wakes an interpreter that has waited for long, so that the order that
 // follows finds it awake. Its answer is of no interest.
 func (s *Session) Rouse() {

@@ -417,6 +417,13 @@ def become(name):
     return module
 
 
+def change_directory(path):
+    """Be where the interpreter would be had it been started there."""
+    before = os.getcwd()
+    os.chdir(path)
+    sys.path[:] = [path if p == before else p for p in sys.path]
+
+
 def search_path(env):
     """Let imports look where they would had Python been started now, and never
     among the drivers."""
@@ -651,6 +658,8 @@ def serve(channel):
             warm(order, channel)
         elif op == "ping":
             channel.say({"type": "pong", "nonce": order.get("nonce", "")})
+        elif op == "chdir":
+            change_directory(order["cwd"])
         elif op == "cell":
             Cells.load(channel).cell(order)
         elif op == "program":

@@ -1,0 +1,168 @@
+"""E2B's Python SDK: the same as sandbox.mjs and code.mjs, in short, blocking and
+not. Says how each check went, a line each, for e2b_test.go."""
+import asyncio
+import sys
+import time
+import traceback
+import urllib.request
+
+from e2b import (
+    AsyncSandbox,
+    CommandExitException,
+    FileType,
+    NotFoundException,
+    Sandbox,
+    TimeoutException,
+)
+from e2b_code_interpreter import Sandbox as Interpreter
+
+failed = 0
+
+
+def check(f):
+    global failed
+    try:
+        asyncio.run(f()) if asyncio.iscoroutinefunction(f) else f()
+        print("ok", f.__name__, flush=True)
+    except BaseException:
+        failed += 1
+        print("FAIL %s: %s" % (f.__name__, traceback.format_exc().replace("\n", "\n     ")), flush=True)
+
+
+def raises(kind, call, *args, **options):
+    try:
+        call(*args, **options)
+    except kind as err:
+        return err
+    raise AssertionError("no %s" % kind)
+
+
+def eventually(f, what, seconds=10):
+    end = time.time() + seconds
+    while not f():
+        assert time.time() < end, what
+        time.sleep(0.02)
+
+
+box = Sandbox.create(timeout=600, metadata={"suite": "python"}, envs={"GLOBAL": "g"})
+
+
+@check
+def create():
+    assert box.is_running()
+    info = box.get_info()
+    assert info.metadata == {"suite": "python"} and info.sandbox_id == box.sandbox_id
+
+
+@check
+def commands():
+    r = box.commands.run("echo hi; echo oops >&2; echo $GLOBAL $MINE", envs={"MINE": "m"})
+    assert (r.stdout, r.stderr, r.exit_code) == ("hi\ng m\n", "oops\n", 0), r
+    assert raises(CommandExitException, box.commands.run, "exit 3").exit_code == 3
+    raises(TimeoutException, box.commands.run, "sleep 20", timeout=1)
+    assert box.commands.run("whoami; pwd", user="root").stdout == "root\n/root\n"
+
+
+@check
+def background():
+    cmd = box.commands.run("cat; echo end", background=True, stdin=True)
+    box.commands.send_stdin(cmd.pid, "typed\n")
+    assert any(p.pid == cmd.pid for p in box.commands.list())
+    box.commands.close_stdin(cmd.pid)
+    assert cmd.wait().stdout == "typed\nend\n"
+    sleep = box.commands.run("sleep 1000", background=True)
+    assert sleep.kill() and not box.commands.kill(sleep.pid)
+    out = []
+    cmd = box.commands.run("for i in 1 2 3; do echo $i; sleep 0.2; done", background=True)
+    cmd.wait(on_stdout=out.append)
+    assert "".join(out) == "1\n2\n3\n"
+
+
+@check
+def files():
+    assert box.files.write("a.txt", "grün").path == "/home/user/a.txt"
+    assert box.files.read("a.txt") == "grün"
+    assert bytes(box.files.read("a.txt", format="bytes")) == "grün".encode()
+    assert b"".join(box.files.read("a.txt", format="stream")) == "grün".encode()
+    assert [i.path for i in box.files.write_files([{"path": "d/1", "data": "1"}, {"path": "d/2", "data": b"2"}])] == ["/home/user/d/1", "/home/user/d/2"]
+    assert [(e.name, e.type) for e in box.files.list("d")] == [("1", FileType.FILE), ("2", FileType.FILE)]
+    assert box.files.make_dir("e") and not box.files.make_dir("e")
+    assert box.files.rename("d/1", "e/one").path == "/home/user/e/one"
+    assert box.files.exists("e/one") and not box.files.exists("d/1")
+    info = box.files.get_info("e/one")
+    assert (info.size, info.owner, info.permissions) == (1, "user", "-rw-r--r--"), info
+    box.files.remove("d")
+    assert not box.files.exists("d")
+    raises(NotFoundException, box.files.read, "missing")
+
+
+@check
+def watch():
+    box.files.make_dir("watched")
+    handle = box.files.watch_dir("watched")
+    box.files.write("watched/new", "x")
+    seen = []
+    eventually(lambda: seen.extend(handle.get_new_events()) or any(e.name == "new" for e in seen), "a new file is seen")
+    handle.stop()
+
+
+@check
+def urls():
+    box.files.write("signed", "by url")
+    with urllib.request.urlopen(box.download_url("signed")) as r:
+        assert r.read() == b"by url"
+
+
+@check
+def terminal():
+    shell = box.pty.create(size=__import__("e2b").PtySize(rows=24, cols=80))
+    box.pty.send_stdin(shell.pid, b"echo so$((40+2)); exit\n")
+    out = bytearray()
+    raised = shell.wait(on_pty=out.extend)
+    assert b"so42" in out and raised.exit_code == 0
+
+
+@check
+def listing():
+    page = Sandbox.list(query=__import__("e2b").SandboxQuery(metadata={"suite": "python"})).next_items()
+    assert [s.sandbox_id for s in page] == [box.sandbox_id]
+
+
+@check
+async def not_blocking():
+    other = await AsyncSandbox.connect(box.sandbox_id)
+    results = await asyncio.gather(*[other.commands.run("echo %d" % i) for i in range(20)])
+    assert [r.stdout for r in results] == ["%d\n" % i for i in range(20)]
+    events = []
+    handle = await other.files.watch_dir("watched", on_event=events.append)
+    await other.files.write("watched/again", "x")
+    for _ in range(200):
+        if any(e.name == "again" for e in events):
+            break
+        await asyncio.sleep(0.02)
+    else:
+        raise AssertionError("a new file is not seen")
+    await handle.stop()
+
+
+@check
+def interpreter():
+    with Interpreter.create(timeout=300) as sbx:
+        assert sbx.run_code("x = 41; x + 1").text == "42"
+        out = []
+        r = sbx.run_code("print('a'); 1/0", on_stdout=lambda m: out.append(m.line))
+        assert r.error.name == "ZeroDivisionError" and "".join(out) == "a\n", (r, out)
+        ctx = sbx.create_code_context(cwd="/tmp")
+        assert sbx.run_code("import os; os.getcwd()", context=ctx).text == "/tmp"
+        frame = sbx.run_code("import pandas as pd; pd.DataFrame({'a': [1, 2]})").results[0]
+        assert frame.data == {"a": [1, 2]} and "<table" in frame.html
+        plot = sbx.run_code("import matplotlib.pyplot as plt; plt.plot([1, 2], [3, 4]); plt.show()").results[-1]
+        assert plot.png and plot.chart.type.value == "line", plot.chart
+
+
+@check
+def end():
+    assert box.kill() and not box.is_running() and not box.kill()
+
+
+sys.exit(1 if failed else 0)

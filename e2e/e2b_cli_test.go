@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// E2B's own command line.
+func TestE2BCommandLine(t *testing.T) {
+	s := startE2B(t)
+	dir := npm(t)
+	home := t.TempDir()
+	e2b := func(stdin string, args ...string) (out string, code int) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "node_modules/.bin/e2b"), args...)
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "NO_COLOR=1"}, s.env...)
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.WaitDelay = 5 * time.Second
+		b, err := cmd.CombinedOutput()
+		if err != nil && cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(b), cmd.ProcessState.ExitCode()
+	}
+	must := func(want string, args ...string) string {
+		t.Helper()
+		out, code := e2b("", args...)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("e2b %q = %d: %s, want %q", args, code, out, want)
+		}
+		return out
+	}
+	must("base", "template", "list")
+	must("", "sandbox", "create", "-d", "base")
+	var list []struct{ SandboxID string }
+	out := must("", "sandbox", "list", "--format", "json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {
+		t.Fatalf("the list is %s", out)
+	}
+	id := list[0].SandboxID
+	must(id, "sandbox", "info", id)
+	must("hello there", "sandbox", "exec", id, "--", "echo", "hello there")
+	if out, code := e2b("", "sandbox", "exec", id, "--", "sh", "-c", "exit 3"); code != 3 {
+		t.Errorf("exec of exit 3 = %d: %s", code, out)
+	}
+	if out, code := e2b("piped in", "sandbox", "exec", id, "--", "cat"); code != 0 || !strings.Contains(out, "piped in") {
+		t.Errorf("exec with input = %d: %s", code, out)
+	}
+	must("hello there", "sandbox", "logs", id)
+	must("CPU", "sandbox", "metrics", id)
+	// connect wants a terminal, which script gives it.
+	cmd := exec.CommandContext(t.Context(), "script", "-qec", filepath.Join(dir, "node_modules/.bin/e2b")+" sandbox connect "+id, "/dev/null")
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm"}, s.env...)
+	cmd.Stdin = delayed("echo so$((40+2)); exit\n", 3*time.Second)
+	cmd.WaitDelay = 5 * time.Second
+	if b, err := cmd.CombinedOutput(); !strings.Contains(string(b), "so42") {
+		t.Errorf("connect: %v: %s", err, b)
+	}
+	must(id, "sandbox", "kill", id)
+	must("No sandboxes", "sandbox", "list")
+	if out, _ := e2b("", "sandbox", "pause", id); !strings.Contains(out, "501") && !strings.Contains(strings.ToLower(out), "not") {
+		t.Errorf("pause, which there is not: %s", out)
+	}
+}
+
+// delayed is a text that is typed after a while.
+func delayed(text string, after time.Duration) *slow { return &slow{text: text, after: after} }
+
+type slow struct {
+	text  string
+	after time.Duration
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	time.Sleep(s.after)
+	s.after = 8 * time.Second // the end of the input comes late
+	n := copy(p, s.text)
+	s.text = s.text[n:]
+	if n == 0 {
+		return 0, os.ErrClosed
+	}
+	return n, nil
+}

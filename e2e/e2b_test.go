@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// e2bServer is a server for E2B's clients.
+type e2bServer struct {
+	*server
+	env []string // all that a client is told
+}
+
+func startE2B(t *testing.T, args ...string) *e2bServer {
+	t.Helper()
+	needRoot(t)
+	dir := dataDir(t)
+	s := startServer(t, dir, args...)
+	key, err := os.ReadFile(filepath.Join(dir, "e2b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &e2bServer{s, []string{
+		"E2B_API_KEY=" + strings.TrimSpace(string(key)), "E2B_API_URL=" + s.url, "E2B_SANDBOX_URL=" + s.url,
+	}}
+}
+
+// cached is a folder that a command has filled, once on a machine for each
+// content.
+func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd) string {
+	t.Helper()
+	root, err := os.UserCacheDir()
+	if err != nil {
+		root = os.TempDir()
+	}
+	sum := sha256.Sum256([]byte(content))
+	dir := filepath.Join(root, "brig-e2e", kind+"-"+hex.EncodeToString(sum[:8]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	fresh := dir + fmt.Sprintf(".%d", os.Getpid())
+	defer os.RemoveAll(fresh)
+	if err := os.MkdirAll(fresh, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := fill(fresh).CombinedOutput(); err != nil {
+		t.Fatalf("install E2B's clients: %v: %s", err, out)
+	}
+	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// npm returns a folder with our scripts and the packages that package.json
+// names, as published.
+func npm(t *testing.T) string {
+	t.Helper()
+	manifest, err := os.ReadFile("e2b/package.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := cached(t, "npm", string(manifest), func(dir string) *exec.Cmd {
+		if err := os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock")
+		cmd.Dir = dir
+		return cmd
+	})
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, os.DirFS("e2b")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// checks runs a script of ours with E2B's JavaScript clients.
+func (s *e2bServer) checks(t *testing.T, least int, script string, env ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "node", script)
+	cmd.Dir = npm(t)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, append(s.env, env...)...)
+	report(t, cmd, least)
+}
+
+// report runs a script and makes each of its checks a test. There are at least
+// so many.
+func report(t *testing.T, cmd *exec.Cmd, least int) {
+	t.Helper()
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	var tests []verdictOf
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if name, ok := strings.CutPrefix(line, "ok "); ok {
+			tests = append(tests, verdictOf{name: name})
+		} else if rest, ok := strings.CutPrefix(line, "FAIL "); ok {
+			name, why, _ := strings.Cut(rest, ": ")
+			tests = append(tests, verdictOf{name, why + "\n"})
+		} else if n := len(tests); n > 0 && tests[n-1].why != "" {
+			tests[n-1].why += line + "\n"
+		} else {
+			t.Log(line)
+		}
+	}
+	for _, v := range tests {
+		t.Run(v.name, func(t *testing.T) {
+			if v.why != "" {
+				t.Error(v.why)
+			}
+		})
+	}
+	if len(tests) < least || err != nil && !t.Failed() {
+		t.Errorf("%v, %d checks, want %d: %s", err, len(tests), least, out)
+	}
+}
+
+// verdictOf is how a check of a script went; no reason is good.
+type verdictOf struct{ name, why string }
+
+// E2B's SDK, which is told nothing but a key and two addresses.
+func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
+
+// An older one, which creates by the older routes.
+func TestE2BSandboxOlder(t *testing.T) {
+	startE2B(t).checks(t, 24, "sandbox.mjs", "E2B_MODULE=e2b-older")
+}
+
+func TestE2BCode(t *testing.T) { startE2B(t).checks(t, 11, "code.mjs") }
