@@ -37,7 +37,7 @@ type Options struct {
 	Domain string
 	// Templates maps names of templates to images. An image can be used as a
 	// template by its own name, too. Default: base and code-interpreter-v1
-	// are the host image.
+	// are the host image, unless there are images of these names.
 	Templates map[string]string
 	// Envd serves port 49983 of a sandbox that runs, with an actor in the
 	// request's context. It checks the sandbox's token itself.
@@ -64,6 +64,7 @@ type Options struct {
 type Door struct {
 	Options
 	hosts     map[string]bool
+	byName    bool // an image of a template's name is that template
 	control   http.Handler
 	transport *http.Transport
 	known     knownIDs
@@ -81,8 +82,9 @@ func New(o Options) *Door {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	if o.Templates == nil {
-		o.Templates = map[string]string{"base": brig.HostImage, "code-interpreter-v1": brig.HostImage}
+	byName := false
+	if len(o.Templates) == 0 {
+		o.Templates, byName = map[string]string{"base": brig.HostImage, "code-interpreter-v1": brig.HostImage}, true
 	}
 	if o.Bounds == (brig.Bounds{}) {
 		o.Bounds = brig.DefaultBounds()
@@ -97,7 +99,7 @@ func New(o Options) *Door {
 		o.Log.Warn("e2b: HTTP is not measured", "error", err)
 	}
 	o.Keys = &door.RecentKeys{Keys: o.Keys}
-	d := &Door{Options: o, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
+	d := &Door{Options: o, byName: byName, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
 	d.transport = d.newTransport()
 	d.control = d.router()
 	d.handler = door.Wrap(o.Log, metrics, d.recovered(d.dispatch))

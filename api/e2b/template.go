@@ -39,6 +39,11 @@ func (d *Door) templateName(ref string) string {
 func (d *Door) findTemplate(ctx context.Context, ref string) (template, error) {
 	name := d.templateName(ref)
 	image, ours := d.Templates[name]
+	if ours && d.byName {
+		if img, err := d.Service.GetImage(ctx, name); err == nil && img != nil {
+			image = name
+		}
+	}
 	if !ours {
 		base, tag, tagged := strings.Cut(name, ":")
 		if tagged && d.Templates[base] != "" {

@@ -10,9 +10,12 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig/guest/agent"
 	"github.com/brig-run/brig/interpreter"
@@ -37,6 +40,9 @@ func main() {
 		}
 		return
 	}
+	// What we were started with is nothing for what we start. Kernels before
+	// 5.11 cannot do that at once, and then it stays as it is.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if os.Getenv("GOGC") == "" {
 		// Little is alive at any time: collecting it so often would cost more
 		// than the memory.
