@@ -17,6 +17,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -55,6 +56,7 @@ type Engine struct {
 	visits sync.WaitGroup
 
 	imageUse sync.RWMutex
+	looked   atomic.Int64 // processes that are looked after
 	capacity *capacity
 	pool     *pool
 

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +17,11 @@ import (
 
 const (
 	// maxProcesses is how many processes of one sandbox are remembered,
-	// those that run included.
-	maxProcesses = 1024
+	// those that run included; each costs a thread and its output.
+	maxProcesses = 128
+	// maxAllProcesses is how many run in all sandboxes at once: Go ends a
+	// program with ten thousand threads.
+	maxAllProcesses = 4000
 	// keepProcess is for how long one that has ended is remembered.
 	keepProcess = 10 * time.Minute
 	// settleTime is how long a process runs before it is kept over a server's
@@ -25,8 +31,9 @@ const (
 
 // processes are those of one sandbox, by their ids inside.
 type processes struct {
-	mu sync.Mutex // guards the field below
-	by map[int]*process
+	mu       sync.Mutex // guards the fields below
+	by       map[int]*process
+	starting int
 }
 
 // process is a program that runs, or has, without anybody waiting for it.
@@ -66,9 +73,20 @@ func (e *Engine) processesOf(id brig.ID) *processes {
 // startProcess starts a process in a machine and looks after it.
 func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
 	ps := e.processesOf(rec.ID)
-	if err := ps.room(); err != nil {
+	if err := ps.reserve(); err != nil {
 		return nil, err
 	}
+	defer ps.unreserve()
+	if e.looked.Add(1) > maxAllProcesses {
+		e.looked.Add(-1)
+		return nil, brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxAllProcesses).WithHint("try again later")
+	}
+	started := false
+	defer func() {
+		if !started {
+			e.looked.Add(-1)
+		}
+	}()
 	proc, err := in.Start(ctx, newExecID(), spec.Command, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
 		return nil, err
@@ -77,7 +95,12 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 		_ = proc.Stdin().Close() // an input that cannot be closed has ended
 	}
 	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape()}
-	ps.add(p)
+	if !ps.add(p) {
+		// Only an agent that was tampered with says so.
+		err := proc.Kill(ctx)
+		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
+	}
+	started = true
 	e.look(rec, in, ps, p, false)
 	return p.info(), nil
 }
@@ -90,6 +113,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 		p.keep = func() {}
 	}
 	e.work.Go(func() {
+		defer e.looked.Add(-1)
 		defer close(done)
 		defer context.AfterFunc(e.ctx, func() {
 			// The process goes on; the next server finds it.
@@ -219,11 +243,12 @@ func (p *process) info() *brig.ProcessInfo {
 	return &brig.ProcessInfo{PID: p.PID(), Spec: p.spec, Started: p.started, Written: written, Result: end}
 }
 
-// room reports whether one more process may be started.
-func (ps *processes) room() error {
+// reserve makes room for one more process, until unreserve.
+func (ps *processes) reserve() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if len(ps.by) < maxProcesses {
+	if len(ps.by)+ps.starting < maxProcesses {
+		ps.starting++
 		return nil
 	}
 	for pid, p := range ps.by {
@@ -231,16 +256,34 @@ func (ps *processes) room() error {
 			delete(ps.by, pid)
 		}
 	}
-	if len(ps.by) < maxProcesses {
+	if len(ps.by)+ps.starting < maxProcesses {
+		ps.starting++
 		return nil
 	}
 	return brig.Errorf(brig.FailedPrecondition, "the sandbox has %d processes already", maxProcesses).WithHint("end some first")
 }
 
-func (ps *processes) add(p *process) {
+func (ps *processes) unreserve() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	ps.starting--
+}
+
+// add reports whether the process is known now: its id must be one, and not
+// that of another that runs.
+func (ps *processes) add(p *process) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.PID() < 1 || p.PID() > math.MaxInt32 {
+		return false
+	}
+	if other := ps.by[p.PID()]; other != nil {
+		if _, _, over := other.tape.state(); !over {
+			return false
+		}
+	}
 	ps.by[p.PID()] = p
+	return true
 }
 
 func (ps *processes) forget(p *process) {
@@ -309,6 +352,10 @@ func (p *process) write(ctx context.Context, b []byte) error {
 func (e *Engine) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processNote) {
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape()}
 	ps := e.processesOf(rec.ID)
-	ps.add(p)
+	if !ps.add(p) {
+		_ = p.Close() // what was kept is whatever the agent made of it
+		return
+	}
+	e.looked.Add(1)
 	e.look(rec, in, ps, p, true)
 }

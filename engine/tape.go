@@ -9,7 +9,10 @@ import (
 
 const (
 	// tapeSize is how much of a process's output is kept, in bytes.
-	tapeSize = int(brig.MiB)
+	tapeSize = 256 << 10
+	// chunkCost is what a chunk counts at least: many small ones are no less
+	// of a burden than a few large ones.
+	chunkCost = 512
 	// chunkSize is up to where small outputs are put together.
 	chunkSize = 32 << 10
 )
@@ -35,6 +38,8 @@ type chunk struct {
 	data []byte
 }
 
+func (c chunk) cost() int { return max(len(c.data), chunkCost) }
+
 // follower is somebody who is attached.
 type follower struct{ at int64 }
 
@@ -51,17 +56,18 @@ func (t *tape) write(from brig.From, p []byte) {
 	for t.size+len(p) > tapeSize && len(t.chunks) > 0 && !t.over {
 		if oldest := t.chunks[0]; !t.needed(oldest) {
 			t.chunks = t.chunks[1:]
-			t.size -= len(oldest.data)
+			t.size -= oldest.cost()
 			continue
 		}
 		t.moved.Wait()
 	}
 	if n := len(t.chunks); n > 0 && t.chunks[n-1].from == from && len(t.chunks[n-1].data)+len(p) <= chunkSize {
+		t.size -= t.chunks[n-1].cost()
 		t.chunks[n-1].data = append(t.chunks[n-1].data, p...)
 	} else {
 		t.chunks = append(t.chunks, chunk{at: t.total, from: from, data: append([]byte(nil), p...)})
 	}
-	t.size += len(p)
+	t.size += t.chunks[len(t.chunks)-1].cost()
 	t.total += int64(len(p))
 	t.moved.Broadcast()
 }

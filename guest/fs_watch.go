@@ -52,10 +52,16 @@ func changes(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error
 	}
 }
 
+// maxName is the longest name of what has changed, in bytes.
+const maxName = 4096
+
 func decodeChange(payload []byte) (brig.FileChange, error) {
 	var c wire.Change
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return brig.FileChange{}, fmt.Errorf("decode change: %w (%w)", ErrLost, err)
+	}
+	if len(c.Name) > maxName {
+		return brig.FileChange{}, fmt.Errorf("a change of a name of %d bytes: %w", len(c.Name), ErrLost)
 	}
 	out := brig.FileChange{Name: c.Name}
 	for _, k := range changeKinds {

@@ -111,7 +111,22 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want wanted, report 
 	if img, err := s.known(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
 		return img, err
 	}
+	if err := s.checkSize(m.Layers); err != nil {
+		return nil, err
+	}
 	return s.download(ctx, at, l, m.Layers, report)
+}
+
+// checkSize refuses what is larger packed than it may be unpacked, before any of
+// it is on the disk.
+func (s *Store) checkSize(layers []v1.Descriptor) error {
+	left := s.largest()
+	for i, d := range layers {
+		if left -= d.Size; left < 0 {
+			return refuse("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.largest())
+		}
+	}
+	return nil
 }
 
 // download fetches layers while it applies those that are there.

@@ -136,7 +136,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		t = g.proxied
 	}
 	resp, err := t.RoundTrip(r)
-	if err == nil && !strings.Contains(r.URL.Path, "/blobs/") && resp.Body != nil {
+	first := r // a layer may be somewhere else by now
+	for first.Response != nil && first.Response.Request != nil {
+		first = first.Response.Request
+	}
+	if err == nil && !strings.Contains(first.URL.Path, "/blobs/sha256:") && resp.Body != nil {
 		resp.Body = &boundBody{resp.Body, maxConfig + 1}
 	}
 	return resp, err

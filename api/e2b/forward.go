@@ -110,11 +110,11 @@ func keepCookies(h http.Header) {
 	cookies := h.Values("Set-Cookie")
 	for i, c := range cookies {
 		parts := strings.Split(c, ";")
-		kept := slices.DeleteFunc(parts, func(part string) bool {
+		kept := slices.DeleteFunc(parts[1:], func(part string) bool {
 			name, _, _ := strings.Cut(part, "=")
 			return strings.EqualFold(strings.TrimSpace(name), "domain")
 		})
-		cookies[i] = strings.Join(kept, ";")
+		cookies[i] = strings.Join(append(parts[:1], kept...), ";")
 	}
 }
 

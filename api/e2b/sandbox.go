@@ -155,6 +155,9 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := d.connected(s)
+	if brig.ActorFrom(r.Context()).Role < brig.Member {
+		c.EnvdAccessToken = "" // it opens more than they may
+	}
 	d.write(w, r, http.StatusOK, detailedSandbox{
 		listedSandbox: listed(s), EnvdAccessToken: c.EnvdAccessToken, Domain: c.Domain,
 		Network: networkOf(s), Lifecycle: lifecycle{OnTimeout: "kill"},

@@ -125,6 +125,7 @@ func (g *rig) serve(log *slog.Logger, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	g.undo = append(g.undo, all.close)
 	srv := door.NewServer(all, log)
 	served := make(chan struct{})
 	go func() {

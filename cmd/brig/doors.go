@@ -36,6 +36,7 @@ const (
 type doors struct {
 	native http.Handler
 	e2b    *e2b.Door
+	close  func() // ends what goes on without a request
 }
 
 // ServeHTTP implements http.Handler.
@@ -60,6 +61,7 @@ func openDoors(ctx context.Context, dir string, cfg *config, e *engine.Engine, s
 	used := &meter{engine: e}
 	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox})
 	return &doors{
+		close: data.Close,
 		native: rest.New(rest.Options{
 			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Version: version(), Bounds: cfg.bounds(),
 			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },

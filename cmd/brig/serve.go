@@ -112,6 +112,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	stop, err := all.serveTLS(cfg, log)
 	if err != nil {
 		return err

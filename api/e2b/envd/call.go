@@ -34,7 +34,9 @@ const timeoutHeader = "Connect-Timeout-Ms"
 // withCall returns a copy of r whose context carries its call.
 func withCall(r *http.Request, s Sandbox, out *writer) *http.Request {
 	c := &call{box: s, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
-	c.user, _, _ = r.BasicAuth()
+	if c.user, _, _ = r.BasicAuth(); s.Token != "" && r.Header.Get("X-Access-Token") == "" {
+		c.user = "" // a signature is for the user that it names
+	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	for _, p := range streams {
 		if r.URL.Path != p {

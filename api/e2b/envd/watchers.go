@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/brig-run/brig"
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
@@ -19,6 +20,7 @@ import (
 const (
 	mostWatchers = 64
 	mostEvents   = 10_000
+	mostHeld     = 4 << 20 // bytes of them, as they are sent
 	idle         = 10 * time.Minute
 )
 
@@ -32,6 +34,7 @@ type watchers struct {
 type watcher struct {
 	cancel context.CancelFunc
 	events []*pb.FilesystemEvent
+	held   int // bytes of events
 	timer  *time.Timer
 }
 
@@ -73,8 +76,14 @@ func (ws *watchers) remove(box, id string) bool {
 func (ws *watchers) keep(w *watcher, evs []*pb.FilesystemEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.events = append(w.events, evs...)
-	w.events = w.events[max(len(w.events)-mostEvents, 0):]
+	for _, ev := range evs {
+		w.events = append(w.events, ev)
+		w.held += proto.Size(ev)
+	}
+	for len(w.events) > mostEvents || w.held > mostHeld {
+		w.held -= proto.Size(w.events[0])
+		w.events = w.events[1:]
+	}
 }
 
 // take returns what a watcher holds.
@@ -87,7 +96,7 @@ func (ws *watchers) take(box, id string) ([]*pb.FilesystemEvent, bool) {
 	}
 	w.timer.Reset(idle)
 	evs := w.events
-	w.events = nil
+	w.events, w.held = nil, 0
 	return evs, true
 }
 
