@@ -65,6 +65,7 @@ type Engine struct {
 	contexts  map[brig.ID]*contexts
 	processes map[brig.ID]*processes
 	sleepers  map[brig.ID]*sleeper
+	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
 	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
 }
 
@@ -91,7 +92,7 @@ func New(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
-		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{},
+		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
 	}
 	e.pool = newPool(e, o.Pool)
 	e.guardImages()

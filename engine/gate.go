@@ -66,6 +66,9 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 	if err != nil {
 		return err
 	}
+	if e.isUnwanted(rec.ID) {
+		return brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
+	}
 	v.rec, v.id = rec, rec.ID
 	return nil
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -84,20 +86,22 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	}
 	v.id = m.rec.ID
 	intent := v.intent()
+	put := func(ctx context.Context, store brig.Store, rec *brig.Record) error {
+		err := store.Put(ctx, rec, intent)
+		failpoint.Hit("engine.registered")
+		return err
+	}
 	if m.rec.State == brig.Running && spec.Name == "" {
 		rec := *m.rec // m's is read meanwhile
 		v.writeBeside(func() error {
-			err := v.store().Put(context.WithoutCancel(ctx), &rec, intent)
-			failpoint.Hit("engine.registered")
-			return err
+			return put(context.WithoutCancel(ctx), v.store(), &rec)
 		})
 		return m, nil
 	}
-	if err := e.Store.Put(ctx, m.rec, intent); err != nil {
+	if err := put(ctx, e.Store, m.rec); err != nil {
 		e.scrap(ctx, m)
 		return nil, err
 	}
-	failpoint.Hit("engine.registered")
 	return m, nil
 }
 
@@ -170,13 +174,36 @@ func (e *Engine) undo(ctx context.Context, m *machine) {
 	e.forget(ctx, m.rec)
 }
 
-// forget removes the record of a sandbox that did not start.
+// forget removes the record of a sandbox that did not start. A disk that is full
+// may not even take that: then nobody finds the record until it is gone.
 func (e *Engine) forget(ctx context.Context, rec *brig.Record) {
 	ctx, cancel := cleanup(ctx)
 	defer cancel()
-	if err := e.Store.Delete(ctx, rec.ID); err != nil {
+	err := e.Store.Delete(ctx, rec.ID)
+	if err != nil {
 		e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if delete(e.unwanted, rec.ID); err != nil {
+		e.unwanted[rec.ID] = rec
+	}
+}
+
+// forgetUnwanted tries again to forget what could not be forgotten.
+func (e *Engine) forgetUnwanted(ctx context.Context) {
+	e.mu.Lock()
+	list := slices.Collect(maps.Values(e.unwanted))
+	e.mu.Unlock()
+	for _, rec := range list {
+		e.forget(ctx, rec)
+	}
+}
+
+func (e *Engine) isUnwanted(id brig.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.unwanted[id] != nil
 }
 
 // destroy ends a machine. One that does not go is tried again until it does.

@@ -195,7 +195,7 @@ func (e *Engine) closeInput(in brig.Instance, p *process) {
 // letGo undoes keepProcess for one that has ended; one that has not is the next
 // server's.
 func (e *Engine) letGo(in brig.Instance, p *process) {
-	if _, _, over := p.tape.state(); !over || e.ctx.Err() != nil || gone(in) {
+	if _, end, _ := p.tape.state(); end == nil || gone(in) {
 		return
 	}
 	ctx, cancel := cleanup(e.ctx)

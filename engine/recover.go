@@ -125,6 +125,7 @@ func (e *Engine) housekeep() {
 		case <-t.C:
 		}
 		e.destroyDoomed(e.ctx)
+		e.forgetUnwanted(e.ctx)
 		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.Log.Error("forget old things", "err", err)
 		}
