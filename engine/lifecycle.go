@@ -55,7 +55,9 @@ func (e *Engine) List(ctx context.Context, o brig.ListOptions) (_ *brig.Page, er
 	}
 	page := &brig.Page{Next: next}
 	for _, r := range recs {
-		page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
+		if !e.isUnwanted(r.ID) {
+			page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
+		}
 	}
 	return page, nil
 }

@@ -67,7 +67,8 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 	return known, errs
 }
 
-// recoverOne deals with one record and reports whether it stays.
+// recoverOne deals with one record and reports whether what there is of its
+// machine stays.
 func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if r.State == brig.Creating || r.Spec.Ephemeral {
 		// Nobody was told of it, or whoever was told is gone.
@@ -83,7 +84,9 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
 			return nil
 		})
-		return true, err
+		// What its provider does not know is swept: a server may have died
+		// while it removed that.
+		return false, err
 	}
 	if err != nil {
 		return true, err
