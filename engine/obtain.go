@@ -50,7 +50,12 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return m, nil
 	}
 	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
-	if err := e.Store.Put(ctx, m.rec); err != nil {
+	var events []brig.Event
+	if v.op == brig.OpCreate {
+		// With the record, or not at all: what is not on record is no sandbox.
+		events = append(events, v.outcome())
+	}
+	if err := e.Store.Put(ctx, m.rec, events...); err != nil {
 		e.undo(ctx, m)
 		return nil, err
 	}
