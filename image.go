@@ -55,7 +55,7 @@ type ImageConfig struct {
 // ImagePull asks for an image from a registry.
 type ImagePull struct {
 	// Ref is a reference as docker has them: "python:3.11-slim",
-	// "ghcr.io/a/b@sha256:…", "localhost:5000/x:tag".
+	// "registry.example/a/b@sha256:…", "localhost:5000/x:tag".
 	Ref string
 	// Platform is for example "linux/arm64/v8". Default: this machine's.
 	Platform string

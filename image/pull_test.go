@@ -271,9 +271,9 @@ func TestFamiliarNames(t *testing.T) {
 	for s, want := range map[string]string{
 		"python": "python:latest", "python:3.11-slim": "python:3.11-slim",
 		"docker.io/library/python:3.11-slim": "python:3.11-slim", "index.docker.io/python": "python:latest",
-		"docker.io/acme/x:1": "acme/x:1", "ghcr.io/a/b": "ghcr.io/a/b:latest", "localhost:5000/x:T-1": "localhost:5000/x:T-1",
+		"docker.io/acme/x:1": "acme/x:1", "registry.example/a/b": "registry.example/a/b:latest", "localhost:5000/x:T-1": "localhost:5000/x:T-1",
 		"python@" + d: "python@" + d, "python:3@" + d: "python@" + d, "docker.io/library/python:3@" + d: "python@" + d,
-		"ghcr.io/library/x:1": "ghcr.io/library/x:1",
+		"registry.example/library/x:1": "registry.example/library/x:1",
 	} {
 		r, err := parseReference(s)
 		if err != nil || r.familiar() != want {
@@ -315,7 +315,7 @@ func TestResolvePulledNames(t *testing.T) {
 			t.Errorf("%s: %v", form, err)
 		}
 	}
-	for _, form := range []string{"python", "python:3.11", "ghcr.io/library/python:3.11-slim", "python@sha256:" + strings.Repeat("d", 64)} {
+	for _, form := range []string{"python", "python:3.11", "registry.example/library/python:3.11-slim", "python@sha256:" + strings.Repeat("d", 64)} {
 		_, err := a.store.Resolve(t.Context(), form)
 		if brig.KindOf(err) != brig.NotFound || !strings.Contains(brig.AsError(err).Hint, "brig image pull "+form) {
 			t.Errorf("%s: %v", form, err)

@@ -24,7 +24,7 @@ type reference struct{ name.Reference }
 func parseReference(s string, opts ...name.Option) (reference, error) {
 	bad := func(err error) error {
 		return brig.InvalidField("ref", "%.80q does not name an image of a registry", s).
-			WithHint("for example python:3.11-slim or ghcr.io/owner/name@sha256:...").Because(err)
+			WithHint("for example python:3.11-slim or registry.example/owner/name@sha256:...").Because(err)
 	}
 	if len(s) > 512 {
 		return reference{}, bad(nil)

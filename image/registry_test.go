@@ -241,7 +241,7 @@ func TestMirrorsAndTheList(t *testing.T) {
 	if _, err := a.pull(t, ref); err != nil {
 		t.Error(err)
 	}
-	for _, no := range []string{h.host + "/other/x:1", h.host + "/owner:1", "ghcr.io/a/b:1", "docker.io.evil.example/x:1"} {
+	for _, no := range []string{h.host + "/other/x:1", h.host + "/owner:1", "registry.example/a/b:1", "docker.io.evil.example/x:1"} {
 		_, err := a.pull(t, no)
 		a.refused(t, err, brig.PolicyBlocked, "", "docker.io, "+h.host)
 	}

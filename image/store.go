@@ -50,8 +50,8 @@ type Options struct {
 	// exceed it, those that were not used for the longest time and that no
 	// sandbox uses are removed. Default 0: no bound.
 	Quota int64
-	// Registries are those that images may be pulled from: "ghcr.io", or
-	// "ghcr.io/owner". Empty is all.
+	// Registries are those that images may be pulled from: "registry.example", or
+	// "registry.example/owner". Empty is all.
 	Registries []string
 	// Mirrors are asked before the registry, in that order: of "docker.io" for
 	// example "mirror.example:5000", or "http://mirror.example" for plain HTTP.

@@ -20,7 +20,7 @@ func (c *cli) imagePull() *cobra.Command {
 		Use:   "pull REF",
 		Short: "Pull an image from a registry",
 		Example: `  brig image pull python:3.11-slim
-  brig image pull ghcr.io/owner/name@sha256:…
+  brig image pull registry.example/owner/name@sha256:…
   brig image pull --username ann --password-stdin registry.example/x:1 < token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

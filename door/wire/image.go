@@ -41,7 +41,7 @@ type BuildRequest struct {
 
 // PullRequest asks for an image from a registry.
 type PullRequest struct {
-	Ref      string `json:"ref,omitempty" doc:"for example python:3.11-slim or ghcr.io/owner/name@sha256:…"`
+	Ref      string `json:"ref,omitempty" doc:"for example python:3.11-slim or registry.example/owner/name@sha256:…"`
 	Platform string `json:"platform,omitempty" doc:"for example linux/arm64; the server's own by default"`
 	Username string `json:"username,omitempty" doc:"for the registry that ref names"`
 	Password string `json:"password,omitempty" doc:"or a token, without a username; it is not kept"`
