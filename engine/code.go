@@ -320,10 +320,8 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 // lost deals with an interpreter that ended under the code. The context starts
 // another when it is used again.
 func (r *codeRun) lost(ctx context.Context, err error) error {
-	select {
-	case <-r.in.Done():
+	if gone(r.in) {
 		return r.e.lost(ctx, r.rec, r.in, err)
-	default:
 	}
 	r.c.mu.Lock()
 	restarted := r.c.session != r.session

@@ -136,6 +136,16 @@ func (e *Engine) instance(id brig.ID) brig.Instance {
 	return e.live[id]
 }
 
+// gone reports whether a machine has ended.
+func gone(in brig.Instance) bool {
+	select {
+	case <-in.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // adopt takes a machine into the list and watches for its end.
 func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 	e.mu.Lock()

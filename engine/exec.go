@@ -113,10 +113,8 @@ func (e *Engine) renew(ctx context.Context, rec *brig.Record, in brig.Instance, 
 	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
 		return nil
 	}
-	select {
-	case <-in.Done():
+	if gone(in) {
 		return nil
-	default:
 	}
 	want := e.Now().Add(max(rec.Spec.TTL, timeout+execMargin))
 	if want.Sub(rec.Expires) < rec.Spec.TTL/20 {
@@ -185,9 +183,7 @@ func (e *Engine) catchUp(ctx context.Context, rec *brig.Record, list []*brig.Exe
 			}
 			return nil
 		}
-		select {
-		case <-in.Done():
-		default:
+		if !gone(in) {
 			return err
 		}
 	}

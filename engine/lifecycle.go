@@ -114,14 +114,13 @@ func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instanc
 
 // lost makes of a machine's silence what it means, if the machine is gone.
 func (e *Engine) lost(ctx context.Context, rec *brig.Record, in brig.Instance, err error) error {
-	select {
-	case <-in.Done():
-		if now, settleErr := e.settle(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
-			if _, gone := e.running(now); gone != nil {
-				return brig.AsError(gone).Because(err)
-			}
+	if !gone(in) {
+		return err
+	}
+	if now, settleErr := e.settle(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
+		if _, ended := e.running(now); ended != nil {
+			return brig.AsError(ended).Because(err)
 		}
-	default:
 	}
 	return err
 }

@@ -126,12 +126,10 @@ func (s *shelf) pop() *waiting {
 	for len(s.ready) > 0 {
 		w := s.ready[len(s.ready)-1]
 		s.ready = s.ready[:len(s.ready)-1]
-		select {
-		case <-w.in.Done():
-			s.dead = append(s.dead, w)
-		default:
+		if !gone(w.in) {
 			return w
 		}
+		s.dead = append(s.dead, w)
 	}
 	return nil
 }

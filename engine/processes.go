@@ -203,16 +203,6 @@ func (e *Engine) letGo(in brig.Instance, p *process) {
 	_ = in.Keep(ctx, p.Process, nil) // a note too much is found to have ended
 }
 
-// gone reports whether a machine has ended.
-func gone(in brig.Instance) bool {
-	select {
-	case <-in.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 // expire ends a process whose time is over.
 func (e *Engine) expire(rec *brig.Record, p *process) {
 	p.mu.Lock()

@@ -92,11 +92,9 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		return true, err
 	}
 	e.adopt(r, in)
-	select {
-	case <-in.Done():
+	if gone(in) {
 		_, err = e.settle(ctx, r.Tenant, r.ID, in)
 		return true, err
-	default:
 	}
 	if r.State == brig.Stopping {
 		// It was being stopped when the server died.

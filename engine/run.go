@@ -225,13 +225,11 @@ func (e *Engine) collect(ctx context.Context, in brig.Instance, o *brig.Outcome)
 		return nil
 	}
 	files, skipped, err := in.Collect(ctx, artifactsDir)
+	if err != nil && gone(in) {
+		return nil // the program took its sandbox down with it
+	}
 	if err != nil {
-		select {
-		case <-in.Done(): // the program took its sandbox down with it
-			return nil
-		default:
-			return err
-		}
+		return err
 	}
 	o.Artifacts, o.Skipped = files, skipped
 	return nil
