@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -42,10 +44,8 @@ type process struct {
 	spec    brig.ProcessSpec
 	started time.Time
 	tape    *tape
-	keep    func() // makes it outlive this server, once
 
-	mu       sync.Mutex // guards the field below
-	timedOut bool
+	timedOut atomic.Bool
 	input    sync.Mutex // one write at a time
 
 	keeping sync.Mutex // guards the field below, and what is kept
@@ -77,16 +77,10 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 		return nil, err
 	}
 	defer ps.unreserve()
+	defer e.looked.Add(-1) // from then on look counts it
 	if e.looked.Add(1) > maxAllProcesses {
-		e.looked.Add(-1)
 		return nil, brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxAllProcesses).WithHint("try again later")
 	}
-	started := false
-	defer func() {
-		if !started {
-			e.looked.Add(-1)
-		}
-	}()
 	proc, err := in.Start(ctx, newExecID(), spec.Command, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
 		return nil, err
@@ -100,24 +94,20 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 		err := proc.Kill(ctx)
 		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
 	}
-	started = true
-	e.look(rec, in, ps, p, false)
+	e.look(rec, in, ps, p)
 	return p.info(), nil
 }
 
 // look looks after a process until it ends, or the engine does.
-func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *process, kept bool) {
+func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *process) {
 	done := make(chan struct{})
-	p.keep = sync.OnceFunc(func() { e.keepProcess(in, p) })
-	if p.kept = kept; kept {
-		p.keep = func() {}
-	}
+	e.looked.Add(1)
 	e.work.Go(func() {
 		defer e.looked.Add(-1)
 		defer close(done)
 		defer context.AfterFunc(e.ctx, func() {
 			// The process goes on; the next server finds it.
-			p.keep()
+			e.keepProcess(in, p)
 			p.tape.finish(nil, brig.Errorf(brig.Unavailable, "the server stops").WithHint("attach again"))
 			_ = p.Close()
 		})()
@@ -126,9 +116,6 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 		}
 		p.record(newLogTee(in, rec.Spec.Limits.Output).stream())
 		res, err := p.Wait(e.ctx)
-		p.mu.Lock()
-		timedOut := p.timedOut
-		p.mu.Unlock()
 		switch {
 		case e.ctx.Err() != nil:
 			return
@@ -143,7 +130,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 		default:
 			end := *res
 			end.Started, end.Duration = p.started, e.Now().Sub(p.started)
-			if end.TimedOut = timedOut && end.Signal == "SIGKILL"; end.TimedOut {
+			if end.TimedOut = p.timedOut.Load() && end.Signal == "SIGKILL"; end.TimedOut {
 				end.ExitCode = 124
 			}
 			p.tape.finish(&end, nil)
@@ -152,24 +139,29 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 		time.AfterFunc(keepProcess, func() { ps.forget(p) })
 	})
 	e.work.Go(func() {
-		if !kept {
-			select {
-			case <-done:
-				return
-			case <-time.After(settleTime):
-			}
-			p.keep()
+		select {
+		case <-done:
+		case <-time.After(settleTime):
+			e.keepProcess(in, p)
 		}
 		<-done
 		e.letGo(in, p)
 	})
 }
 
-// keepProcess makes a process outlive this server.
+// keepProcess makes a process outlive this server, once.
 func (e *Engine) keepProcess(in brig.Instance, p *process) {
 	p.keeping.Lock()
 	defer p.keeping.Unlock()
-	p.kept = true
+	if !p.kept {
+		p.kept = true
+		e.tellKeeper(in, p)
+	}
+}
+
+// tellKeeper has the machine keep a process as it is now. The caller holds
+// p.keeping.
+func (e *Engine) tellKeeper(in brig.Instance, p *process) {
 	ctx, cancel := cleanup(e.ctx)
 	defer cancel()
 	b, err := json.Marshal(note{Process: &processNote{p.spec, p.started}})
@@ -184,18 +176,19 @@ func (e *Engine) keepProcess(in brig.Instance, p *process) {
 // closeInput ends a process's standard input, everywhere.
 func (e *Engine) closeInput(in brig.Instance, p *process) {
 	p.keeping.Lock()
+	defer p.keeping.Unlock()
 	_ = p.Stdin().Close() // twice is as good as once
-	kept := p.kept
-	p.keeping.Unlock()
-	if kept {
-		e.keepProcess(in, p)
+	if p.kept {
+		e.tellKeeper(in, p)
 	}
 }
 
 // letGo undoes keepProcess for one that has ended; one that has not is the next
 // server's.
 func (e *Engine) letGo(in brig.Instance, p *process) {
-	if _, end, _ := p.tape.state(); end == nil || gone(in) {
+	p.keeping.Lock()
+	defer p.keeping.Unlock()
+	if _, end, _ := p.tape.state(); !p.kept || end == nil || gone(in) {
 		return
 	}
 	ctx, cancel := cleanup(e.ctx)
@@ -205,9 +198,7 @@ func (e *Engine) letGo(in brig.Instance, p *process) {
 
 // expire ends a process whose time is over.
 func (e *Engine) expire(rec *brig.Record, p *process) {
-	p.mu.Lock()
-	p.timedOut = true
-	p.mu.Unlock()
+	p.timedOut.Store(true)
 	ctx, cancel := cleanup(e.ctx)
 	defer cancel()
 	if err := p.Kill(ctx); err != nil {
@@ -237,20 +228,18 @@ func (p *process) info() *brig.ProcessInfo {
 func (ps *processes) reserve() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if len(ps.by)+ps.starting < maxProcesses {
-		ps.starting++
-		return nil
+	full := func() bool { return len(ps.by)+ps.starting >= maxProcesses }
+	if full() {
+		maps.DeleteFunc(ps.by, func(_ int, p *process) bool {
+			_, _, over := p.tape.state()
+			return over
+		})
 	}
-	for pid, p := range ps.by {
-		if _, _, over := p.tape.state(); over {
-			delete(ps.by, pid)
-		}
+	if full() {
+		return brig.Errorf(brig.FailedPrecondition, "the sandbox has %d processes already", maxProcesses).WithHint("end some first")
 	}
-	if len(ps.by)+ps.starting < maxProcesses {
-		ps.starting++
-		return nil
-	}
-	return brig.Errorf(brig.FailedPrecondition, "the sandbox has %d processes already", maxProcesses).WithHint("end some first")
+	ps.starting++
+	return nil
 }
 
 func (ps *processes) unreserve() {
@@ -340,12 +329,11 @@ func (p *process) write(ctx context.Context, b []byte) error {
 
 // recoverProcess takes up a process that an earlier server kept.
 func (e *Engine) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processNote) {
-	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape()}
+	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape(), kept: true}
 	ps := e.processesOf(rec.ID)
 	if !ps.add(p) {
 		_ = p.Close() // what was kept is whatever the agent made of it
 		return
 	}
-	e.looked.Add(1)
-	e.look(rec, in, ps, p, true)
+	e.look(rec, in, ps, p)
 }
