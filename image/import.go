@@ -97,18 +97,32 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 
 // all unpacks the whole archive and checks that nothing follows it.
 func (u *unpacker) all(report func(brig.Progress)) error {
+	err := u.entries(func() { report(brig.Progress{Step: "unpack", Done: u.size}) })
+	if err != nil {
+		return err
+	}
+	if err := u.a.drain(); err != nil {
+		return err
+	}
+	if u.files == 0 {
+		return refuse("there is nothing in it")
+	}
+	return nil
+}
+
+// entries unpacks every entry up to the end mark, and reports now and then.
+func (u *unpacker) entries(report func()) error {
 	const step = 16 << 20
-	var next int64
+	next := u.a.given
 	last := "" // the entry before, to say where an archive is damaged
 	t := tar.NewReader(u.a)
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil {
-			err = u.a.explain(err)
-			if last != "" {
+			if err = u.a.explain(err); last != "" {
 				return inEntry(last, err)
 			}
 			return err
@@ -119,16 +133,9 @@ func (u *unpacker) all(report func(brig.Progress)) error {
 		}
 		if u.a.given >= next {
 			next = u.a.given + step
-			report(brig.Progress{Step: "unpack", Done: u.size})
+			report()
 		}
 	}
-	if err := u.a.drain(); err != nil {
-		return err
-	}
-	if u.files == 0 {
-		return refuse("there is nothing in it")
-	}
-	return nil
 }
 
 // isThere reports whether name is in root, without following it.

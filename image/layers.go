@@ -1,11 +1,9 @@
 package image
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 
@@ -154,28 +152,8 @@ func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, 
 // changes unpacks every entry of a layer. What follows the end mark is only
 // read, since the layer's digest says that it is meant to be there.
 func (u *unpacker) changes(report func()) error {
-	const step = 16 << 20
-	next := u.a.given
-	t := tar.NewReader(u.a)
-	for last := ""; ; {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			if err = u.a.explain(err); last != "" {
-				return inEntry(last, err)
-			}
-			return err
-		}
-		last = h.Name
-		if err := u.entry(h, t); err != nil {
-			return err
-		}
-		if u.a.given >= next {
-			next = u.a.given + step
-			report()
-		}
+	if err := u.entries(report); err != nil {
+		return err
 	}
 	if _, err := io.Copy(io.Discard, u.a); err != nil {
 		return u.a.explain(err)
