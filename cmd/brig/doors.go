@@ -6,13 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -80,11 +77,11 @@ func openDoors(ctx context.Context, dir string, cfg *config, e *engine.Engine, s
 // e2bSecrets makes or reads the key for E2B's clients and the seed of tokens.
 // The key has the form on which older clients insist.
 func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte, err error) {
-	key, err := secretFile(filepath.Join(dir, e2bKeyFile), func(random []byte) string { return "e2b_" + hex.EncodeToString(random[:20]) })
+	key, err := secretFile(filepath.Join(dir, e2bKeyFile), "the key for E2B's clients", func() string { return "e2b_" + randomHex(20) })
 	if err != nil {
 		return nil, err
 	}
-	text, err := secretFile(filepath.Join(dir, e2bSeedFile), hex.EncodeToString)
+	text, err := secretFile(filepath.Join(dir, e2bSeedFile), "the seed of E2B's tokens", func() string { return randomHex(32) })
 	if err != nil {
 		return nil, err
 	}
@@ -94,24 +91,11 @@ func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte,
 	})
 }
 
-// secretFile reads a secret of one line, or makes it of 32 random bytes.
-func secretFile(file string, form func(random []byte) string) (string, error) {
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		random := make([]byte, 32)
-		_, _ = rand.Read(random) // never fails
-		b = []byte(form(random) + "\n")
-		err = writeSecret(file, b)
-	}
-	secret := strings.TrimSpace(string(b))
-	if err == nil && len(secret) < 40 {
-		err = errors.New("it is too short")
-	}
-	if err != nil {
-		return "", brig.Errorf(brig.NotInitialized, "%s cannot be read or made", filepath.Base(file)).
-			WithHint("check the owner and mode of the data folder, or remove the file to have a new one").Because(err)
-	}
-	return secret, nil
+// randomHex returns n random bytes as text.
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
 
 // serveTLS serves E2B's clients on an address of their own, if there is one,

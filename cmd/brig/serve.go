@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -167,37 +166,14 @@ func hosts(cfg *config, ln net.Listener) []string {
 
 // adminKey makes sure that there is a key for the operator of this machine.
 func adminKey(ctx context.Context, dir string, store brig.Store) error {
-	file := filepath.Join(dir, keyFile)
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		b = []byte("brig_" + strings.ToLower(rand.Text()+rand.Text()) + "\n")
-		err = writeSecret(file, b)
-	}
+	key, err := secretFile(filepath.Join(dir, keyFile), "the admin key", func() string {
+		return "brig_" + strings.ToLower(rand.Text()+rand.Text())
+	})
 	if err != nil {
-		return brig.Errorf(brig.NotInitialized, "the admin key cannot be read or made").
-			WithHint("check the owner and mode of the data folder").Because(err)
-	}
-	key := strings.TrimSpace(string(b))
-	if len(key) < 40 {
-		return brig.Errorf(brig.NotInitialized, "the admin key in %s is too short", file).
-			WithHint("remove the file; the next start makes a new one")
+		return err
 	}
 	return store.PutKey(ctx, brig.Key{
 		Hash:  sha256.Sum256([]byte(key)),
 		Actor: brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Admin},
 	})
-}
-
-// writeSecret writes a file that only we may read, whole or not at all.
-func writeSecret(file string, b []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".key-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(b)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
 }
