@@ -95,7 +95,7 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, lease int64) error
 		return err
 	}
 	d.known.add(string(s.ID))
-	d.write(w, r, http.StatusCreated, d.connected(s))
+	d.write(w, r, http.StatusCreated, d.connected(r.Context(), s))
 	return nil
 }
 

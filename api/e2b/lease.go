@@ -95,6 +95,6 @@ func (d *Door) connect(w http.ResponseWriter, r *http.Request) error {
 	if err := d.prolong(r.Context(), s, in.Timeout); err != nil {
 		return err
 	}
-	d.write(w, r, http.StatusOK, d.connected(s))
+	d.write(w, r, http.StatusOK, d.connected(r.Context(), s))
 	return nil
 }

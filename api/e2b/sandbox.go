@@ -27,13 +27,18 @@ type connectedSandbox struct {
 	Domain             *string `json:"domain"`
 }
 
-func (d *Door) connected(s *brig.Sandbox) connectedSandbox {
+func (d *Door) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox {
 	template := s.Spec.Labels[labelTemplate]
 	c := connectedSandbox{
 		SandboxID: string(s.ID), TemplateID: template, Alias: template,
-		ClientID: clientID, EnvdVersion: envdVersion, EnvdAccessToken: d.token(string(s.ID)),
+		ClientID: clientID, EnvdVersion: envdVersion,
 	}
-	if isClosed(s) {
+	// Whoever shows a token acts as a member: it is told to nobody who is less.
+	member := brig.ActorFrom(ctx).Role >= brig.Member
+	if member {
+		c.EnvdAccessToken = d.token(string(s.ID))
+	}
+	if member && isClosed(s) {
 		token := d.trafficToken(string(s.ID))
 		c.TrafficAccessToken = &token
 	}
@@ -154,10 +159,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := d.connected(s)
-	if brig.ActorFrom(r.Context()).Role < brig.Member {
-		c.EnvdAccessToken = "" // it opens more than they may
-	}
+	c := d.connected(r.Context(), s)
 	d.write(w, r, http.StatusOK, detailedSandbox{
 		listedSandbox: listed(s), EnvdAccessToken: c.EnvdAccessToken, Domain: c.Domain,
 		Network: networkOf(s), Lifecycle: lifecycle{OnTimeout: "kill"},
