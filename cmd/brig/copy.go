@@ -33,10 +33,10 @@ and devices below a directory are left out.`,
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if toInside {
-					in := copyIn{c: c, files: svc.Files(to.name), user: user}
+					in := copyIn{copying{c, svc.Files(to.name), user}}
 					return in.copy(ctx, args[0], to.path)
 				}
-				out := copyOut{c: c, files: svc.Files(from.name), user: user}
+				out := copyOut{copying{c, svc.Files(from.name), user}}
 				return out.copy(ctx, from.path, args[1])
 			})
 		},
@@ -57,14 +57,17 @@ func insideOf(s string) (insidePath, bool) {
 	return insidePath{name, p}, true
 }
 
-// copyIn copies into a sandbox.
-type copyIn struct {
+// copying is a copy under way, with the files of the sandbox.
+type copying struct {
 	c     *cli
 	files brig.Files
 	user  string
 }
 
-func (i copyIn) at(p string) brig.Path { return brig.Path{Name: p, User: i.user} }
+func (c copying) at(p string) brig.Path { return brig.Path{Name: p, User: c.user} }
+
+// copyIn copies into a sandbox.
+type copyIn struct{ copying }
 
 func (i copyIn) copy(ctx context.Context, from, to string) error {
 	st, err := os.Stat(from)

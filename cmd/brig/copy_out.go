@@ -16,13 +16,7 @@ import (
 
 // copyOut copies out of a sandbox. What the sandbox says of its files is not
 // believed: nothing is written outside of where the user said.
-type copyOut struct {
-	c     *cli
-	files brig.Files
-	user  string
-}
-
-func (o copyOut) at(p string) brig.Path { return brig.Path{Name: p, User: o.user} }
+type copyOut struct{ copying }
 
 func (o copyOut) copy(ctx context.Context, from, to string) error {
 	e, err := resolved(ctx, o.files, o.at(from))

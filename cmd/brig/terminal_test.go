@@ -216,7 +216,7 @@ func TestCopyOutIsConfined(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	for _, name := range []string{"/w/../../evil", "/evil", "/w/a/../../evil", "/w/", "/w/./../evil"} {
-		o := copyOut{c: &cli{stderr: &out}, files: liar{name: name}}
+		o := copyOut{copying{c: &cli{stderr: &out}, files: liar{name: name}}}
 		if err := o.copy(t.Context(), "/w", dir+"/to"); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -225,7 +225,7 @@ func TestCopyOutIsConfined(t *testing.T) {
 	if err := os.Symlink(dir, dir+"/to/out"); err != nil {
 		t.Fatal(err)
 	}
-	o := copyOut{c: &cli{stderr: &out}, files: liar{name: "/w/out/evil"}}
+	o := copyOut{copying{c: &cli{stderr: &out}, files: liar{name: "/w/out/evil"}}}
 	if err := o.copy(t.Context(), "/w", dir+"/to"); err == nil {
 		t.Error("a link was followed")
 	}
