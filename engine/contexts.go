@@ -65,7 +65,10 @@ func (e *Engine) offer(m *machine) {
 
 // take takes the offered interpreter if it is right for spec.
 func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
-	if spec.Language != brig.Python || startsWith(env) {
+	cs.mu.Lock()
+	offered := cs.offered != nil
+	cs.mu.Unlock()
+	if !offered || spec.Language != brig.Python || startsWith(env) {
 		return nil
 	}
 	if spec.Dir != workspace {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sort"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -37,6 +38,9 @@ type chunk struct {
 	from brig.From
 	data []byte
 }
+
+// end is the offset of what follows.
+func (c chunk) end() int64 { return c.at + int64(len(c.data)) }
 
 func (c chunk) cost() int { return max(len(c.data), chunkCost) }
 
@@ -75,7 +79,7 @@ func (t *tape) write(from brig.From, p []byte) {
 // needed reports whether a follower has not had a chunk. The caller holds t.mu.
 func (t *tape) needed(c chunk) bool {
 	for f := range t.followers {
-		if f.at < c.at+int64(len(c.data)) {
+		if f.at < c.end() {
 			return true
 		}
 	}
@@ -140,18 +144,13 @@ func (t *tape) follow(ctx context.Context, from int64, tell func(brig.ProcessEve
 
 // next returns what a follower has not had. The caller holds t.mu.
 func (t *tape) next(f *follower) (brig.ProcessEvent, bool) {
-	// The newest is mostly what is wanted.
-	i := len(t.chunks) - 1
-	for ; i > 0 && t.chunks[i].at > f.at; i-- {
+	i := sort.Search(len(t.chunks), func(i int) bool { return f.at < t.chunks[i].end() })
+	if i == len(t.chunks) {
+		return brig.ProcessEvent{}, false
 	}
-	for ; i >= 0 && i < len(t.chunks); i++ {
-		c := t.chunks[i]
-		if end := c.at + int64(len(c.data)); f.at < end {
-			skip := max(f.at-c.at, 0)
-			return brig.ProcessEvent{Output: c.data[skip:len(c.data):len(c.data)], From: c.from, Offset: c.at + skip}, true
-		}
-	}
-	return brig.ProcessEvent{}, false
+	c := t.chunks[i]
+	skip := max(f.at-c.at, 0)
+	return brig.ProcessEvent{Output: c.data[skip:len(c.data):len(c.data)], From: c.from, Offset: c.at + skip}, true
 }
 
 // unlocked calls f without t.mu, which the caller holds.

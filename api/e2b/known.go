@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"iter"
+	"maps"
 	"sync"
 )
 
@@ -36,31 +37,22 @@ func (k *knownIDs) remove(id string) {
 	delete(k.ids, id)
 }
 
-func (k *knownIDs) list() []string {
+// all returns a copy of the set.
+func (k *knownIDs) all() map[string]bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ids := make([]string, 0, len(k.ids))
-	for id := range k.ids {
-		ids = append(ids, id)
-	}
+	ids := map[string]bool{}
+	maps.Copy(ids, k.ids)
 	return ids
 }
 
-// candidates are the ids of sandboxes that may run.
+// candidates are the ids of sandboxes that may run, each once.
 func (d *Door) candidates() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, id := range d.known.list() {
-			if !yield(id) {
-				return
-			}
-		}
-		if d.Live == nil {
-			return
-		}
+	ids := d.known.all()
+	if d.Live != nil {
 		for _, id := range d.Live() {
-			if !yield(id) {
-				return
-			}
+			ids[id] = true
 		}
 	}
+	return maps.Keys(ids)
 }
