@@ -1,0 +1,208 @@
+package brig_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// rules reads rules as tests write them: "allow HOST[:PORT]", "deny CIDR",
+// "allow HOST METHOD /path".
+func rules(t *testing.T, lines ...string) *brig.Egress {
+	t.Helper()
+	e := &brig.Egress{}
+	for _, l := range lines {
+		f := strings.Fields(l)
+		r := brig.EgressRule{Deny: f[0] == "deny"}
+		place, port, ok := strings.Cut(f[1], "@")
+		if ok {
+			for p := range strings.SplitSeq(port, ",") {
+				n := 0
+				for _, c := range p {
+					n = n*10 + int(c-'0')
+				}
+				r.Ports = append(r.Ports, n)
+			}
+		}
+		if _, err := brig.ParseNetwork(place); err == nil {
+			r.CIDR = place
+		} else {
+			r.Host = place
+		}
+		for _, w := range f[2:] {
+			if w[0] == '/' {
+				r.Paths = append(r.Paths, w)
+			} else {
+				r.Methods = append(r.Methods, w)
+			}
+		}
+		e.Rules = append(e.Rules, r)
+	}
+	if err := e.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestEgressNamed(t *testing.T) {
+	e := rules(t,
+		"deny secret.example.com",
+		"allow *.example.com@443",
+		"allow db.test@5432",
+		"allow api.test GET /v1/*",
+		"allow xn--bcher-kva.test",
+		"deny late.test", "allow late.test",
+	)
+	for _, c := range []struct {
+		host string
+		port int
+		want brig.Verdict
+		rule int
+	}{
+		{"a.example.com", 443, brig.Allowed, 1},
+		{"a.b.example.com", 443, brig.Allowed, 1},
+		{"a.example.com", 80, brig.Denied, -1},
+		{"example.com", 443, brig.Denied, -1},
+		{"evilexample.com", 443, brig.Denied, -1},
+		{".example.com", 443, brig.Denied, -1},
+		{"a.example.com.evil.test", 443, brig.Denied, -1},
+		{"secret.example.com", 443, brig.Denied, 0},
+		{"db.test", 5432, brig.Allowed, 2},
+		{"db.test", 5433, brig.Denied, -1},
+		{"xdb.test", 5432, brig.Denied, -1},
+		{"api.test", 443, brig.Inspect, 3},
+		{"xn--bcher-kva.test", 1, brig.Allowed, 4},
+		{"late.test", 1, brig.Denied, 5},
+		{"", 443, brig.Denied, -1},
+		{"192.0.2.1", 443, brig.Denied, -1},
+	} {
+		if v, i := e.Named(c.host, c.port); v != c.want || i != c.rule {
+			t.Errorf("%s:%d is %v by rule %d, want %v by %d", c.host, c.port, v, i, c.want, c.rule)
+		}
+	}
+	for host, want := range map[string]bool{
+		"a.example.com": true, "example.com": false, "secret.example.com": false, "api.test": true,
+		"late.test": false, "other.test": false, "": false,
+	} {
+		if e.Answers(host) != want {
+			t.Errorf("%q is resolved: %t", host, !want)
+		}
+	}
+	if nothing := (&brig.Egress{}); nothing.Answers("a.test") {
+		t.Error("no rules resolve a name")
+	}
+}
+
+func TestEgressAsked(t *testing.T) {
+	e := rules(t, "deny api.test DELETE", "allow api.test GET POST /v1/* /health", "allow api.test@8080")
+	for _, c := range []struct {
+		method, path string
+		port         int
+		want         brig.Verdict
+	}{
+		{"GET", "/v1/", 443, brig.Allowed}, {"POST", "/v1/things/1", 443, brig.Allowed}, {"GET", "/health", 443, brig.Allowed},
+		{"GET", "/v1", 443, brig.Denied}, {"GET", "/healthz", 443, brig.Denied}, {"GET", "/v2/x", 443, brig.Denied},
+		{"PUT", "/v1/x", 443, brig.Denied}, {"get", "/v1/x", 443, brig.Denied}, {"DELETE", "/v1/x", 443, brig.Denied},
+		{"PUT", "/x", 8080, brig.Allowed}, {"DELETE", "/x", 8080, brig.Denied},
+	} {
+		if v, _ := e.Asked("api.test", c.port, brig.Request{Method: c.method, Path: c.path}); v != c.want {
+			t.Errorf("%s %s on %d is %v, want %v", c.method, c.path, c.port, v, c.want)
+		}
+	}
+}
+
+func TestEgressAddresses(t *testing.T) {
+	const anywhere, host = "0.0.0.0/0", "host" // as asked for, or by a name
+	for _, c := range []struct {
+		rules, how, addr string
+		want             brig.Verdict
+	}{
+		{anywhere, "number", "8.8.8.8", brig.Allowed},
+		{anywhere, "number", "10.0.0.1", brig.Denied},
+		{anywhere, "number", "127.0.0.1", brig.Denied},
+		{anywhere, "number", "169.254.169.254", brig.Denied},
+		{anywhere, "number", "168.63.129.16", brig.Denied},
+		{anywhere, "number", "100.100.100.200", brig.Denied},
+		{anywhere, "number", "::ffff:8.8.8.8", brig.Allowed},
+		{anywhere, "number", "::ffff:10.0.0.1", brig.Denied},
+		{anywhere, "number", "2001:4860:4860::8888", brig.Denied},
+		{"::/0", "number", "2001:4860:4860::8888", brig.Allowed},
+		{"::/0", "number", "fd00:ec2::254", brig.Denied},
+		{"::/0", "number", "64:ff9b::a00:1", brig.Denied},
+		{"::/0", "number", "2002:a00:1::", brig.Denied},
+		{"::/0", "number", "fe80::1", brig.Denied},
+		{"10.1.0.0/16", "number", "10.1.2.3", brig.Allowed},
+		{"10.1.0.0/16", "number", "10.2.2.3", brig.Denied},
+		{"10.0.0.0/7", "number", "10.2.2.3", brig.Denied}, // wider than the network: it does not name it
+		{"127.0.0.1", "number", "127.0.0.1", brig.Allowed},
+		{host, "number", "8.8.8.8", brig.Denied},
+		{host, "name", "8.8.8.8", brig.Allowed},
+		{host, "name", "10.1.2.3", brig.Denied},
+		{host, "name", "127.0.0.1", brig.Denied},
+		{host, "name", "0.0.0.0", brig.Denied},
+		{host, "name", "::", brig.Denied},
+		{host, "name", "::1", brig.Denied},
+		{host, "name", "::ffff:127.0.0.1", brig.Denied},
+		{host, "name", "198.18.0.1", brig.Denied},
+		{"10.1.0.0/16", "name", "10.1.2.3", brig.Allowed},
+	} {
+		e := &brig.Egress{Rules: []brig.EgressRule{{CIDR: c.rules}}}
+		if c.rules == host {
+			e = &brig.Egress{Rules: []brig.EgressRule{{Host: "a.test"}}}
+		}
+		judge := e.Numbered
+		if c.how == "name" {
+			judge = e.Resolved
+		}
+		if v, _ := judge(netip.MustParseAddr(c.addr), 443); v != c.want {
+			t.Errorf("rules %s: %s by %s is %v, want %v", c.rules, c.addr, c.how, v, c.want)
+		}
+	}
+	no := &brig.Egress{Rules: []brig.EgressRule{{Deny: true, CIDR: "8.8.8.8"}, {Host: "a.test"}}}
+	if v, i := no.Resolved(netip.MustParseAddr("8.8.8.8"), 443); v != brig.Denied || i != 0 {
+		t.Error("an address that is denied is reached by name")
+	}
+	if v, _ := no.Resolved(netip.Addr{}, 443); v != brig.Denied {
+		t.Error("what is no address is reached")
+	}
+}
+
+func TestEgressCheck(t *testing.T) {
+	host := func(h string) brig.EgressRule { return brig.EgressRule{Host: h} }
+	network := func(n string) brig.EgressRule { return brig.EgressRule{CIDR: n} }
+	for _, r := range []brig.EgressRule{
+		host("a.test"), host("*.a.test"), host("*"), host("localhost"), host("_dmarc.a.test"), host("xn--bcher-kva.test"),
+		network("10.0.0.0/8"), network("::/0"), network("192.0.2.1"), network("2001:db8::1"),
+		{Host: "a.test", Ports: []int{1, 65535}, Methods: []string{"GET"}, Paths: []string{"/", "/a/*", "/a/b*", "/*"}},
+	} {
+		if err := (&brig.Egress{Rules: []brig.EgressRule{r}}).Check(); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	for _, r := range []brig.EgressRule{
+		{}, {Host: "a.test", CIDR: "10.0.0.0/8"}, {Host: "a.test", Ports: []int{0}}, {Host: "a.test", Ports: []int{65536}},
+		{Host: "a.test", Methods: []string{"get"}}, {Host: "a.test", Methods: []string{""}}, {CIDR: "192.0.2.1", Methods: []string{"GET"}},
+		{Host: "a.test", Paths: []string{"a"}}, {Host: "a.test", Paths: []string{"/a/../b"}}, {Host: "a.test", Paths: []string{"/a%2fb"}},
+		{Host: "a.test", Paths: []string{"/a*b"}}, {Host: "a.test", Paths: []string{"/a?b"}}, {Host: "a.test", Paths: []string{"//a"}},
+		host("A.test"), host("a.test."), host("a..test"), host(".a.test"), host("*a.test"), host("a.*.test"), host("*.*"), host("**"),
+		host("a.test\x00.evil.test"), host("a.test\n"), host("a.test "), host("a.test:443"), host("http://a.test"), host("a@b.test"),
+		host("a.test/b"), host("a%2etest"), host("ａ.test"), host("bücher.test"), host("127.0.0.1"), host("127.1"), host("0x7f.0x1"),
+		host("2130706433"), host("0177.0.0.01"), host("[::1]"), host("::1"), host("*.0.0.1"), host("-a.test"), host("a-.test"),
+		host(strings.Repeat("a", 64) + ".test"), host(strings.Repeat("a.", 127) + "test"),
+		network("10.0.0.1/8"), network("10.0.0.0/33"), network("10.0.0.0/08"), network("10.0/8"), network("::ffff:10.0.0.0/104"),
+		network("fe80::1%eth0"), network("a.test"), network(" 10.0.0.0/8"), network("10.0.0.0/-1"), network("0x0a000000/8"),
+	} {
+		err := (&brig.Egress{Rules: []brig.EgressRule{r}}).Check()
+		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidArgument || !strings.HasPrefix(e.Field, "egress.rules[0]") || e.Hint == "" {
+			t.Errorf("%+v: %v, want an error with field and hint", r, err)
+		}
+	}
+	if err := (&brig.Egress{Bandwidth: -1}).Check(); brig.KindOf(err) != brig.InvalidArgument {
+		t.Error("a negative bandwidth")
+	}
+	if err := (&brig.Egress{Rules: make([]brig.EgressRule, 1000)}).Check(); brig.KindOf(err) != brig.InvalidArgument {
+		t.Error("a thousand rules")
+	}
+}
