@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,8 +47,16 @@ func dataDir(t *testing.T) string {
 	dir := t.TempDir()
 	p, _ := newProvider(t, dir)
 	t.Cleanup(func() {
-		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
-			t.Errorf("sweep: %v", err)
+		// A shim that a killed server had only just started may not be one yet
+		// when the first sweep looks.
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+			left, err := os.ReadDir(filepath.Join(dir, "sandboxes"))
+			if err != nil || len(left) == 0 || time.Now().After(end) {
+				return
+			}
 		}
 	})
 	return dir
