@@ -73,6 +73,10 @@ type Program struct {
 	// Files are written under /workspace before the program starts.
 	Files  []File
 	Limits Limits
+	// Egress says where the program may connect to. Default nowhere.
+	Egress Egress
+	// Secrets are given to the program.
+	Secrets []SecretUse
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
 	User    string

@@ -70,6 +70,12 @@ type Instance interface {
 	Files() Files
 	// Dial connects to a port inside; see Service.Dial.
 	Dial(ctx context.Context, port int) (net.Conn, error)
+	// Uplink gives the machine a network interface with the addresses of UplinkNetwork,
+	// and returns its other end. A machine has one at a time: a second takes
+	// the place of the first. The machine trusts the authority, certificates
+	// in PEM, besides those of its image; none is none. Unimplemented where a
+	// machine cannot have one.
+	Uplink(ctx context.Context, authority []byte) (Uplink, error)
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.
 	Logs(ctx context.Context) (io.ReadCloser, error)

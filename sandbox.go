@@ -25,6 +25,10 @@ type Spec struct {
 	Labels map[string]string
 	// Limits bound the sandbox.
 	Limits Limits
+	// Egress says where the sandbox may connect to. Default nowhere.
+	Egress Egress `json:",omitzero"`
+	// Secrets are given to the sandbox's commands.
+	Secrets []SecretUse `json:",omitempty"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends

@@ -45,7 +45,7 @@ func toLimits(l *wire.Limits) brig.Limits {
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
-		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter),
+		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter), Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -65,6 +65,7 @@ func fromProgram(p brig.Program) wire.RunRequest {
 	out := wire.RunRequest{
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: wire.Object(p.Arguments),
 		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), User: p.User, Name: p.Name, Labels: p.Labels,
+		Egress: wire.FromEgress(p.Egress), Secrets: wire.FromSecrets(p.Secrets),
 	}
 	for _, f := range p.Files {
 		data := f.Data
@@ -83,6 +84,7 @@ func toSandbox(s wire.Sandbox) *brig.Sandbox {
 		Spec: brig.Spec{
 			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
 			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
+			Egress: s.Egress.Noun(), Secrets: wire.ToSecrets(s.Secrets),
 		},
 	}
 	out.Spec.Limits = toLimits(s.Limits)

@@ -130,7 +130,7 @@ func (e *Engine) plan(p brig.Program) (*job, error) {
 		return nil, err
 	}
 	j.spec, err = e.complete(brig.Spec{
-		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits,
+		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
 		TTL: min(j.cmd.Timeout+runMargin, e.Bounds.MaxTTL),
 	})
 	if err != nil {

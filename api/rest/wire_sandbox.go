@@ -50,7 +50,7 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 	}
 	spec := brig.Spec{
 		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
-		FixedLease: in.FixedLease, FreezeAfter: freeze,
+		FixedLease: in.FixedLease, FreezeAfter: freeze, Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
 	}
 	if in.Command == nil && in.Shell == "" {
 		return spec, withoutProgram(in)
@@ -86,6 +86,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: s.TTL.Milliseconds(),
 		FixedLease: s.FixedLease, FreezeMS: s.FreezeAfter.Milliseconds(),
+		Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env

@@ -17,6 +17,8 @@ type RunRequest struct {
 	Env       map[string]string `json:"env,omitempty"`
 	Files     Files             `json:"files,omitempty" doc:"written below /workspace before the program starts"`
 	Limits    *Limits           `json:"limits,omitempty"`
+	Egress    *Egress           `json:"egress,omitempty" doc:"where the program may connect to; default nowhere"`
+	Secrets   []SecretUse       `json:"secrets,omitempty" doc:"secrets that the program is given as variables"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed"`
 	User      string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; one is picked otherwise"`

@@ -271,6 +271,11 @@ func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return i.guest.Port(ctx, port)
 }
 
+// Uplink implements brig.Instance.
+func (i *instance) Uplink(context.Context, []byte) (brig.Uplink, error) {
+	return nil, brig.Errorf(brig.Unimplemented, "machines have no network yet")
+}
+
 // Usage implements brig.Instance.
 func (i *instance) Usage(context.Context) (*brig.Usage, error) {
 	name := i.p.cgroup(i.id)
