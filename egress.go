@@ -61,7 +61,7 @@ const (
 func (e *Egress) Named(host string, port int) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !matchHost(r.Host, host) || !r.onPort(port) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) {
 			continue
 		}
 		switch {
@@ -79,7 +79,7 @@ func (e *Egress) Named(host string, port int) (Verdict, int) {
 func (e *Egress) Asked(host string, port int, q Request) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !matchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q) {
 			continue
 		}
 		if r.Deny {
@@ -95,7 +95,7 @@ func (e *Egress) Asked(host string, port int, q Request) (Verdict, int) {
 func (e *Egress) Answers(host string) bool {
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !matchHost(r.Host, host) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) {
 			continue
 		}
 		if !r.Deny {
@@ -119,7 +119,7 @@ func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 		if r.Deny {
 			return Denied, i
 		}
-		if special, ok := SpecialNetwork(addr); ok && !within(r.CIDR, special) {
+		if special, ok := SpecialNetwork(addr); ok && !r.within(special) {
 			continue // it was not this network that the rule names
 		}
 		return Allowed, i
@@ -160,8 +160,9 @@ func (r *EgressRule) matchRequest(q Request) bool {
 	})
 }
 
-// matchHost matches whole labels only.
-func matchHost(pattern, host string) bool {
+// MatchHost reports whether a name is meant by a rule's host. Only whole labels
+// match.
+func MatchHost(pattern, host string) bool {
 	if pattern == "*" {
 		return true
 	}
@@ -183,8 +184,8 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-func within(cidr string, special netip.Prefix) bool {
-	p, err := ParseNetwork(cidr)
+func (r *EgressRule) within(special netip.Prefix) bool {
+	p, err := ParseNetwork(r.CIDR)
 	return err == nil && special.Contains(p.Addr()) && p.Bits() >= special.Bits()
 }
 

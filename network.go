@@ -35,3 +35,10 @@ func SpecialNetwork(addr netip.Addr) (netip.Prefix, bool) {
 	}
 	return netip.Prefix{}, false
 }
+
+// InSpecialNetwork reports whether all of a network is within one that is not
+// the public internet: whether a rule with it names such a network.
+func InSpecialNetwork(p netip.Prefix) bool {
+	special, ok := SpecialNetwork(p.Addr())
+	return ok && p.Bits() >= special.Bits()
+}

@@ -50,6 +50,7 @@ var (
 	OpInput      = Op{"process.input", "Processes.Input", Member, false}
 	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false}
 	OpResize     = Op{"process.resize", "Processes.Resize", Member, false}
+	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true}
 	OpDial       = Op{"port.dial", "Dial", Member, false}
 
 	OpPool = Op{"pool.get", "Pool", Admin, false}
@@ -68,6 +69,6 @@ var Ops = []Op{
 	OpRemove, OpRun, OpGetRun,
 	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
 	OpStat, OpListDir, OpRead, OpWatch, OpMakeDir, OpMove, OpUnlink, OpWrite, OpCompose,
-	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial,
+	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial, OpSetEgress,
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 }

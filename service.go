@@ -34,6 +34,9 @@ type Service interface {
 
 	// Extend moves the end of the lease to ttl from now, within the bounds.
 	Extend(ctx context.Context, name string, ttl time.Duration) (*Sandbox, error)
+	// SetEgress changes where a running sandbox may connect to. Connections
+	// that the new rules do not allow are closed when it returns.
+	SetEgress(ctx context.Context, name string, rules Egress) (*Sandbox, error)
 	// Stop asks the sandbox's programs to end (SIGTERM), gives them grace and
 	// then kills. Kill kills at once. Both keep the record, and succeed on a
 	// sandbox that has ended.

@@ -81,6 +81,15 @@ func (c *Client) List(ctx context.Context, o brig.ListOptions) (*brig.Page, erro
 	return page, nil
 }
 
+// SetEgress implements brig.Service.
+func (c *Client) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
+	in := wire.FromEgress(rules)
+	if in == nil {
+		in = &wire.Egress{Rules: []wire.EgressRule{}}
+	}
+	return c.sandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), in)
+}
+
 // Extend implements brig.Service.
 func (c *Client) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), wire.ExtendRequest{TTLMS: millis(ttl)})

@@ -44,6 +44,8 @@ type Options struct {
 	Capacity Capacity
 	// Pool is what waits to be used; the zero value is no pool.
 	Pool PoolOptions
+	// Egress bounds where sandboxes may connect to.
+	Egress EgressOptions
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -65,6 +67,7 @@ type Engine struct {
 	contexts  map[brig.ID]*contexts
 	processes map[brig.ID]*processes
 	sleepers  map[brig.ID]*sleeper
+	ways      map[brig.ID]*way
 	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
 	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
 }
@@ -92,7 +95,7 @@ func New(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
-		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
+		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, ways: map[brig.ID]*way{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
 	}
 	e.pool = newPool(e, o.Pool)
 	e.guardImages()
@@ -168,12 +171,14 @@ func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 // drop takes a machine out of the list.
 func (e *Engine) drop(id brig.ID) {
 	e.mu.Lock()
-	cs, s := e.contexts[id], e.sleepers[id]
+	cs, s, w := e.contexts[id], e.sleepers[id], e.ways[id]
 	delete(e.live, id)
 	delete(e.contexts, id)
 	delete(e.processes, id)
 	delete(e.sleepers, id)
+	delete(e.ways, id)
 	e.mu.Unlock()
+	w.close()
 	cs.close()
 	s.end()
 }

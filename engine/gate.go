@@ -37,7 +37,7 @@ func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, er
 	switch {
 	case op == brig.OpRun, op == brig.OpCreate:
 		v.pending = true
-	case op == brig.OpRunCode:
+	case op == brig.OpRunCode && len(v.rec.Spec.Egress.Rules) == 0:
 		intent := v.event(brig.Intent, nil)
 		v.writeBeside(func() error { return v.store().Append(context.WithoutCancel(ctx), intent) })
 	case op.Changes:

@@ -19,6 +19,9 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if spec, err = e.complete(spec); err != nil {
 		return nil, err
 	}
+	if err := e.checkEgress(v.actor, &spec.Egress); err != nil {
+		return nil, err
+	}
 	spec.Ephemeral, spec.Blank = false, false
 	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}})
 	if err != nil {

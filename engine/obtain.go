@@ -68,7 +68,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 // register writes the record of a machine that is about to be made or bound,
 // and the call's intent with it. A claim from the pool comes first: the
 // record has the id of what was claimed. That of a claimed one-shot is written
-// while its program runs, unless its name may be taken.
+// while its program runs, unless its name may be taken or something may leave it.
 func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
 	e.imageUse.RLock()
 	defer e.imageUse.RUnlock()
@@ -96,7 +96,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		failpoint.Hit("engine.registered")
 		return err
 	}
-	if m.rec.State == brig.Running && spec.Name == "" {
+	if m.rec.State == brig.Running && spec.Name == "" && len(spec.Egress.Rules) == 0 {
 		rec := *m.rec // m's is read meanwhile
 		v.writeBeside(func() error {
 			return put(context.WithoutCancel(ctx), v.store(), &rec)
@@ -141,11 +141,14 @@ func (e *Engine) claim(m *machine, w wish) {
 // that was claimed for it.
 func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	spec := m.rec.Spec
-	spec.Image = m.rec.Digest
+	spec.Image, spec.Env = m.rec.Digest, withAuthority(spec)
 	if m.in != nil {
 		err = m.in.Bind(ctx, spec, m.rec.Expires)
 		failpoint.Hit("engine.bound")
-		return err
+		if err != nil {
+			return err
+		}
+		return e.openWay(ctx, m.rec, m.in)
 	}
 	leave, err := e.capacity.enter(ctx)
 	if err != nil {
@@ -154,7 +157,10 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	defer leave()
 	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires)
 	failpoint.Hit("engine.made")
-	return err
+	if err != nil {
+		return err
+	}
+	return e.openWay(ctx, m.rec, m.in)
 }
 
 // letGo closes the interpreter that waited, when nobody needs it.

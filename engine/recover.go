@@ -101,6 +101,11 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		_, err = e.halt(ctx, r, 0, brig.Stopped)
 		return true, err
 	}
+	if err := e.openWay(ctx, r, in); err != nil {
+		// Without it nothing leaves the sandbox, and it goes on.
+		e.Log.WarnContext(ctx, "open the way out of a sandbox", "sandbox", r.ID, "err", err)
+		e.openLater(r, in)
+	}
 	e.sleep(ctx, r, in)
 	if err := e.recoverKept(ctx, r, in); err != nil {
 		return true, err

@@ -34,6 +34,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if err != nil {
 		return nil, err
 	}
+	if err := e.checkEgress(v.actor, &job.spec.Egress); err != nil {
+		return nil, err
+	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
 		if err == nil {
 			err = v.store().PutRun(ctx, v.actor.Tenant, o)

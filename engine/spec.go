@@ -41,9 +41,6 @@ func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
 	if err := spec.Egress.Check(); err != nil {
 		return spec, err
 	}
-	if len(spec.Egress.Rules) > 0 {
-		return spec, brig.Errorf(brig.Unimplemented, "sandboxes have no network yet").WithHint("leave out egress")
-	}
 	if len(spec.Secrets) > 0 {
 		return spec, brig.Errorf(brig.Unimplemented, "there are no secrets yet").WithHint("leave out secrets")
 	}

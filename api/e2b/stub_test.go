@@ -170,6 +170,10 @@ func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error)
 	return page, nil
 }
 
+func (s *stub) SetEgress(_ context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
+	panic("not used")
+}
+
 func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	s.note("extend %s %v", name, ttl)
 	return s.Get(ctx, name)

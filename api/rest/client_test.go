@@ -42,6 +42,9 @@ func TestClientRequests(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	rules := brig.Egress{Bandwidth: brig.MiB, Rules: []brig.EgressRule{
+		{Host: "*.a.test", Ports: []int{443}, Methods: []string{"GET"}, Paths: []string{"/<&>"}}, {Deny: true, CIDR: "10.0.0.0/8"},
+	}}
 	for what, call := range map[string]struct {
 		want any
 		do   func()
@@ -60,6 +63,8 @@ func TestClientRequests(t *testing.T) {
 		}, nil},
 		"command":      {brig.Program{Command: []string{"true"}}, nil},
 		"extend":       {90 * time.Second, func() { must(c.Extend(ctx, "box", 90*time.Second)) }},
+		"egress":       {rules, func() { must(c.SetEgress(ctx, "box", rules)) }},
+		"no egress":    {brig.Egress{}, func() { must(c.SetEgress(ctx, "box", brig.Egress{})) }},
 		"stop":         {1500 * time.Millisecond, func() { must(c.Stop(ctx, "box", 1500*time.Millisecond)) }},
 		"logs":         {brig.LogOptions{Tail: 3}, nil},
 		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},

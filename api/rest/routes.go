@@ -68,6 +68,8 @@ func (a *api) routes() []route {
 			handle: a.kill, in: wire.KillRequest{}, optional: true, out: wire.Sandbox{}},
 		{id: "extend-sandbox", method: post, pattern: "/v1/sandboxes/{name}/extend", tag: "sandboxes", summary: "Move the end of a sandbox's lease",
 			handle: a.extend, in: wire.ExtendRequest{}, optional: true, out: wire.Sandbox{}},
+		{id: "set-egress", method: put, pattern: "/v1/sandboxes/{name}/egress", tag: "sandboxes", summary: "Change where a running sandbox may connect to",
+			handle: a.setEgress, in: wire.Egress{}, out: wire.Sandbox{}},
 		{id: "logs", method: get, pattern: "/v1/sandboxes/{name}/logs", tag: "sandboxes", summary: "Get what a sandbox's programs wrote",
 			handle: a.logs, text: true, query: []parameter{{name: "tail", doc: "only the last lines; 0 for all", number: true}}},
 

@@ -87,6 +87,15 @@ func (a *api) extend(w http.ResponseWriter, r *http.Request, _ url.Values) error
 	return answerSandbox(w, s, err)
 }
 
+func (a *api) setEgress(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in wire.Egress
+	if err := door.ReadJSON(w, r, &in, false); err != nil {
+		return err
+	}
+	s, err := a.Service.SetEgress(r.Context(), param(r, "name"), in.Noun())
+	return answerSandbox(w, s, err)
+}
+
 func answerSandbox(w http.ResponseWriter, s *brig.Sandbox, err error) error {
 	if err != nil {
 		return err

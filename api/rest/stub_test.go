@@ -272,6 +272,15 @@ func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
 	}}, nil
 }
 
+func (s *stub) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
+	s.saw(rules)
+	box, err := s.find(ctx, name)
+	if err == nil {
+		box.Spec.Egress = rules
+	}
+	return box, err
+}
+
 func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	s.saw(ttl)
 	return s.find(ctx, name)

@@ -26,6 +26,7 @@ type runFlags struct {
 	env, labels, files                           []string
 	artifacts                                    string
 	interactive                                  bool
+	egress                                       egressFlags
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -55,6 +56,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
 	fl.StringVar(&f.arguments, "args", "", "JSON `object` for main")
 	f.addLimits(cmd)
+	f.egress.add(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
@@ -108,6 +110,9 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 		p.Arguments = json.RawMessage(f.arguments)
 	}
 	if p.Limits, err = f.limits(); err != nil {
+		return p, err
+	}
+	if p.Egress, err = f.egress.egress(); err != nil {
 		return p, err
 	}
 	if p.Env, err = pairs("--env", f.env, true); err != nil {

@@ -22,7 +22,7 @@ func (c *cli) sandboxCommand() *cobra.Command {
 	}
 	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(), c.sandboxCode(), c.contextCommand(),
 		c.sandboxExecs(), c.sandboxStart(), c.sandboxProcesses(), c.sandboxAttach(), c.sandboxSignal(), c.sandboxCopy(), c.sandboxForward(),
-		c.sandboxLogs(), c.sandboxExtend(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
+		c.sandboxLogs(), c.sandboxExtend(), c.sandboxEgress(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
 	return cmd
 }
 
@@ -54,6 +54,9 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			if spec.Limits, err = f.limits(); err != nil {
 				return err
 			}
+			if spec.Egress, err = f.egress.egress(); err != nil {
+				return err
+			}
 			if spec.Env, err = pairs("--env", f.env, true); err != nil {
 				return err
 			}
@@ -76,6 +79,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl.BoolVar(&fixed, "fixed-lease", false, "using it does not renew its lease")
 	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")
 	f.addLimits(cmd)
+	f.egress.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
 	fl.StringVar(&f.user, "user", "", "user of the command: user (default) or root")

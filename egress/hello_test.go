@@ -1,0 +1,56 @@
+package egress
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+)
+
+// clientHello records what a TLS client says first.
+func clientHello(t *testing.T, name string) []byte {
+	t.Helper()
+	return record(t, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+}
+
+// hiddenHello is one that hides for whom it is (RFC 9849).
+func hiddenHello(t *testing.T) []byte {
+	t.Helper()
+	h := clientHello(t, "api.test")
+	// An empty extension of that number, at the end of the hello.
+	extra := []byte{0xfe, 0x0d, 0, 0}
+	h = append(h, extra...)
+	add := func(at, size int) {
+		n := 0
+		for i := range size {
+			n = n<<8 | int(h[at+i])
+		}
+		n += len(extra)
+		for i := range size {
+			h[at+size-1-i] = byte(n >> (8 * i))
+		}
+	}
+	add(3, 2) // the record
+	add(6, 3) // the message
+	at := 5 + 4 + 2 + 32
+	at += 1 + int(h[at])
+	at += 2 + int(h[at])<<8 + int(h[at+1])
+	at += 1 + int(h[at])
+	add(at, 2) // the extensions
+	return h
+}
+
+func record(t *testing.T, c *tls.Config) []byte {
+	t.Helper()
+	here, there := net.Pipe()
+	defer there.Close()
+	go func() {
+		_ = tls.Client(here, c).Handshake()
+		here.Close()
+	}()
+	b := make([]byte, 64<<10)
+	n, err := there.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}

@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/brig-run/brig"
+)
+
+// packet is one of the sandbox's.
+func packet(from, to string, protocol tcpip.TransportProtocolNumber, payload []byte) []byte {
+	p := make([]byte, header.IPv4MinimumSize+len(payload))
+	ip := header.IPv4(p)
+	ip.Encode(&header.IPv4Fields{
+		TotalLength: uint16(len(p)), TTL: 64, Protocol: uint8(protocol),
+		SrcAddr: tcpip.AddrFrom4(netip.MustParseAddr(from).As4()), DstAddr: tcpip.AddrFrom4(netip.MustParseAddr(to).As4()),
+	})
+	ip.SetChecksum(^ip.CalculateChecksum())
+	copy(p[header.IPv4MinimumSize:], payload)
+	return p
+}
+
+// What is neither TCP nor a question for a name is dropped, counted and told.
+func TestDrops(t *testing.T) {
+	l := newLab(t, allow("203.0.113.0/24", "8.8.8.8"))
+	v6 := make([]byte, 60)
+	v6[0] = 0x60
+	dropped := [][]byte{
+		datagram(netip.MustParseAddr("8.8.8.8"), 443, []byte("quic")),
+		datagram(netip.MustParseAddr("203.0.113.5"), 123, []byte("ntp")),
+		datagram(netip.MustParseAddr("224.0.0.251"), 5353, []byte("mdns")),
+		packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, []byte{8, 0, 0, 0, 0, 0, 0, 0}),
+		packet("198.18.0.2", "203.0.113.5", 132, make([]byte, 20)), // SCTP
+		packet("198.18.0.2", "203.0.113.5", 47, make([]byte, 20)),  // GRE
+		packet("203.0.113.1", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)),
+		packet("198.18.0.2", "203.0.113.5", header.UDPProtocolNumber, []byte{1, 2, 3}),
+		v6, {}, {0x45}, make([]byte, 20),
+	}
+	for _, p := range dropped {
+		if l.admit(p) {
+			t.Errorf("%x goes on", p)
+		}
+	}
+	if got := l.usage.dropped.Load(); got != int64(len(dropped)) {
+		t.Errorf("%d were counted, want %d", got, len(dropped))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	drops := 0
+	for _, e := range l.events {
+		if e.What == Drop && !e.Allowed && e.Why != "" {
+			drops++
+		}
+	}
+	if drops != len(dropped) {
+		t.Errorf("%d were told of", drops)
+	}
+	if len(l.dialed)+len(l.asked) > 0 {
+		t.Errorf("dialled %q, asked %q", l.dialed, l.asked)
+	}
+}
+
+// A name is answered wherever the question is sent, and never asked for.
+func TestNameServersElsewhere(t *testing.T) {
+	l := newLab(t, allow("api.test", "8.8.8.8"))
+	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("secret.exfil.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	b, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.admit(datagram(netip.MustParseAddr("8.8.8.8"), dnsPort, b))
+	var m dnsmessage.Message
+	p := header.IPv4(<-l.udp)
+	if err := m.Unpack(header.UDP(p.Payload()).Payload()); err != nil || m.RCode != dnsmessage.RCodeNameError {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if dialed, asked := l.outside(); len(dialed)+len(asked) > 0 {
+		t.Errorf("dialled %q, asked %q", dialed, asked)
+	}
+}
+
+// A sandbox that asks for a lot does not fill anybody's log.
+func TestFloodOfEvents(t *testing.T) {
+	var told atomic.Int64
+	l := newLab(t, allow(), func(o *Options) { o.Report = func(Event) { told.Add(1) } })
+	p := packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 8))
+	const flood = 20_000
+	for range flood {
+		l.admit(p)
+	}
+	if n := told.Load(); n > 2*eventBurst || n+l.lost.Load() != flood {
+		t.Errorf("%d of %d were told, %d counted", n, flood, l.lost.Load())
+	}
+}
+
+func TestTooManyNames(t *testing.T) {
+	n := newNames()
+	seen := map[netip.Addr]bool{}
+	for i := range maxNames + 10 {
+		a, ok := n.address(fmt.Sprint(i, ".test"))
+		if ok != (i < maxNames) || ok && (seen[a] || !brig.UplinkNetwork.Contains(a) || a == brig.UplinkGateway || a == brig.UplinkNetwork.Addr()) {
+			t.Fatalf("name %d has %v, %t", i, a, ok)
+		}
+		seen[a] = true
+	}
+}
+
+// Whatever a sandbox sends, nothing is asked for or connected to outside.
+func FuzzPacket(f *testing.F) {
+	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("api.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	b, err := q.Pack()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(datagram(brig.UplinkGateway, dnsPort, b))
+	f.Add(packet("198.18.0.2", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)))
+	f.Add(packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 20)))
+	s := &Session{link: discard{}, names: newNames(), Options: Options{Report: func(Event) {}}, events: newLimiter(1)}
+	s.policy.Store(&policy{Egress: *allow("api.test", "*.b.test")})
+	f.Fuzz(func(t *testing.T, p []byte) {
+		was := slices.Clone(p)
+		s.admit(p)
+		if !slices.Equal(was, p) {
+			t.Error("the packet was changed")
+		}
+	})
+}
+
+type discard struct{}
+
+func (discard) Receive([]byte) (int, error) { return 0, nil }
+func (discard) Send([]byte) error           { return nil }
+func (discard) Close() error                { return nil }

@@ -1,0 +1,84 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/brig-run/brig"
+)
+
+const (
+	// maxHandshakes bounds connections of one sandbox that are being made.
+	maxHandshakes = 256
+	nic           = 1
+)
+
+// newStack makes the network stack in which a sandbox's connections end,
+// whatever address they are to.
+func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, error) {
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol},
+	})
+	var errs []error
+	check := func(what string, err tcpip.Error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s", what, err))
+		}
+	}
+	sack := tcpip.TCPSACKEnabled(true)
+	check("selective acknowledgements", s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack))
+	moderate := tcpip.TCPModerateReceiveBufferOption(true)
+	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate))
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 4 << 20}
+	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &receive))
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 4 << 20}
+	check("send buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &send))
+	check("interface", s.CreateNIC(nic, end))
+	check("any address", s.SetPromiscuousMode(nic, true))
+	check("any address", s.SetSpoofing(nic, true))
+	check("address", s.AddProtocolAddress(nic, tcpip.ProtocolAddress{
+		Protocol:          ipv4.ProtocolNumber,
+		AddressWithPrefix: tcpip.AddrFrom4(brig.UplinkGateway.As4()).WithPrefix(),
+	}, stack.AddressProperties{}))
+	if len(errs) > 0 {
+		s.Destroy()
+		return nil, errors.Join(errs...)
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
+	forwarder := tcp.NewForwarder(s, 0, maxHandshakes, accept)
+	s.SetTransportProtocolHandler(tcp.ProtocolNumber, forwarder.HandlePacket)
+	return s, nil
+}
+
+// accept decides about one connection that the sandbox asks for.
+func (s *Session) accept(r *tcp.ForwarderRequest) {
+	id := r.ID()
+	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
+	answered := false
+	defer func() {
+		if !answered {
+			r.Complete(true)
+		}
+	}()
+	s.connect(to, func() (net.Conn, error) {
+		answered = true
+		var queue waiter.Queue
+		ep, err := r.CreateEndpoint(&queue)
+		r.Complete(err != nil)
+		if err != nil {
+			return nil, errors.New(err.String())
+		}
+		return gonet.NewTCPConn(&queue, ep), nil
+	})
+}

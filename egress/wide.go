@@ -1,0 +1,74 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/brig-run/brig"
+)
+
+// narrowest are the shortest prefixes of networks that anybody may allow: what
+// is larger is nearly everything.
+const (
+	narrowest4 = 8
+	narrowest6 = 16
+)
+
+// Wide returns an error that names the first rule that allows nearly
+// everything: any name, any name below a public suffix, a large part of all
+// addresses.
+func Wide(e *brig.Egress) error {
+	for i, r := range e.Rules {
+		if r.Deny {
+			continue
+		}
+		field := fmt.Sprintf("egress.rules[%d]", i)
+		if below, ok := strings.CutPrefix(r.Host, "*."); ok || r.Host == "*" {
+			if suffix, _ := publicsuffix.PublicSuffix(below); r.Host == "*" || suffix == below {
+				return brig.InvalidField(field+".host", "%q allows nearly everything", r.Host).
+					WithHint("name the hosts, or have the operator set egress.wide")
+			}
+		}
+		if r.CIDR == "" {
+			continue
+		}
+		p, err := brig.ParseNetwork(r.CIDR)
+		if err != nil || p.Addr().Is4() && p.Bits() < narrowest4 || p.Addr().Is6() && p.Bits() < narrowest6 {
+			return brig.InvalidField(field+".cidr", "%q allows nearly everything", r.CIDR).
+				WithHint("name the networks, or have the operator set egress.wide")
+		}
+	}
+	return nil
+}
+
+// Private returns an error that names the first rule that allows a network
+// that is not the public internet, apart from those that are open to all.
+func Private(e *brig.Egress, open []netip.Prefix) error {
+	for i, r := range e.Rules {
+		if r.Deny || r.CIDR == "" {
+			continue
+		}
+		p, err := brig.ParseNetwork(r.CIDR)
+		if err == nil && !brig.InSpecialNetwork(p) {
+			continue
+		}
+		if err == nil && isWithin(p, open) {
+			continue
+		}
+		return brig.InvalidField(fmt.Sprintf("egress.rules[%d].cidr", i), "%q is not of the public internet", r.CIDR).
+			WithHint("have the operator list it in egress.networks")
+	}
+	return nil
+}
+
+func isWithin(p netip.Prefix, open []netip.Prefix) bool {
+	for _, o := range open {
+		if o.Contains(p.Addr()) && p.Bits() >= o.Bits() {
+			return true
+		}
+	}
+	return false
+}

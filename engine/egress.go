@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
+)
+
+// EgressOptions bound where sandboxes may connect to.
+type EgressOptions struct {
+	// Wide lets everybody have rules that allow nearly everything; otherwise
+	// only those may who run the server.
+	Wide bool
+	// Networks are those that are not of the public internet and that
+	// everybody may have rules for.
+	Networks []netip.Prefix
+	// Resolver finds addresses. Default the system's.
+	Resolver egress.Resolver
+	// Dial connects to addresses. Default a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// way is a sandbox's way out. One that has no rules has none, and no network.
+type way struct {
+	mu        sync.Mutex // guards the fields below, and is held while one is opened
+	session   *egress.Session
+	authority *egress.Authority
+	closed    bool
+}
+
+// close ends what there is of a way, for good.
+func (w *way) close() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.session != nil {
+		w.session.Close()
+	}
+}
+
+func (e *Engine) wayOf(id brig.ID) *way {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.ways[id]
+	if w == nil {
+		w = &way{authority: &egress.Authority{}}
+		e.ways[id] = w
+	}
+	return w
+}
+
+// checkEgress refuses rules that are wrong, and those that only an operator
+// may have.
+func (e *Engine) checkEgress(a brig.Actor, rules *brig.Egress) error {
+	if err := rules.Check(); err != nil {
+		return err
+	}
+	if a.Role >= brig.Admin {
+		return nil
+	}
+	if !e.Options.Egress.Wide {
+		if err := egress.Wide(rules); err != nil {
+			return err
+		}
+	}
+	return egress.Private(rules, e.Options.Egress.Networks)
+}
+
+// openWay gives a sandbox the way out that its rules say, none for no rules.
+func (e *Engine) openWay(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	if len(rec.Spec.Egress.Rules) == 0 {
+		return nil
+	}
+	w := e.wayOf(rec.ID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return e.openLocked(ctx, w, rec, in)
+}
+
+// openLocked is openWay for who holds w.mu.
+func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in brig.Instance) error {
+	if w.closed || w.session != nil {
+		return nil
+	}
+	authority, err := w.authority.Certificate()
+	if err != nil {
+		return err
+	}
+	link, err := in.Uplink(ctx, authority)
+	if err != nil {
+		return err
+	}
+	o := e.Options.Egress
+	w.session, err = egress.Start(link, egress.Options{
+		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Dial: o.Dial,
+		Report: func(ev egress.Event) { e.noteEgress(rec, ev) },
+	})
+	if err != nil {
+		_ = link.Close() // there is no way out with it
+		return err
+	}
+	session := w.session
+	e.work.Go(func() { e.watchWay(rec, in, w, session) })
+	return nil
+}
+
+// watchWay closes a way with its machine, or opens it again when it was lost.
+func (e *Engine) watchWay(rec *brig.Record, in brig.Instance, w *way, session *egress.Session) {
+	select {
+	case <-in.Done():
+	case <-e.ctx.Done():
+	case <-session.Done():
+	}
+	session.Close()
+	w.mu.Lock()
+	lost := w.session == session && !w.closed
+	if lost {
+		w.session = nil
+	}
+	w.mu.Unlock()
+	if lost && !gone(in) && e.ctx.Err() == nil {
+		e.Log.Warn("the way out of a sandbox was lost", "sandbox", rec.ID)
+		e.openLater(rec, in)
+	}
+}
+
+// wayPause is how long a sandbox has no way out after it lost one.
+const wayPause = time.Second
+
+// openLater tries again to open a way until it is open or not wanted any more.
+func (e *Engine) openLater(rec *brig.Record, in brig.Instance) {
+	e.work.Go(func() {
+		for {
+			select {
+			case <-in.Done():
+				return
+			case <-e.ctx.Done():
+				return
+			case <-time.After(wayPause):
+			}
+			now, err := e.Store.Get(e.ctx, rec.Tenant, string(rec.ID))
+			if err != nil || now.State != brig.Running {
+				return
+			}
+			ctx, cancel := context.WithTimeout(e.ctx, cleanupTime)
+			err = e.openWay(ctx, now, in)
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+	})
+}
+
+// SetEgress implements brig.Service.
+func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) (out *brig.Sandbox, err error) {
+	err = e.inside(ctx, brig.OpSetEgress, name, func(v *visit, in brig.Instance) error {
+		if err := e.checkEgress(v.actor, &rules); err != nil {
+			return err
+		}
+		w := e.wayOf(v.rec.ID)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		rec, err := e.update(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
+			r.Spec.Egress = rules
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		out = &rec.Sandbox
+		switch {
+		case w.session == nil && len(rules.Rules) > 0:
+			return e.openLocked(ctx, w, rec, in)
+		case w.session != nil && len(rules.Rules) == 0:
+			w.session.Close()
+			w.session = nil
+		case w.session != nil:
+			w.session.Update(rules)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// noteEgress tells the log what a sandbox asked of the network.
+func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
+	e.Log.Info("egress", "sandbox", rec.ID, "tenant", rec.Tenant, "what", ev.What, "host", ev.Host, "addr", ev.Addr,
+		"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
+}
+
+// bundle is where a sandbox's authorities are; see brig.Instance.Uplink.
+const (
+	bundle    = "/etc/ssl/certs/ca-certificates.crt"
+	authority = "/usr/local/share/ca-certificates/brig.crt"
+)
+
+// withAuthority returns a sandbox's environment, in which programs that have a
+// list of authorities of their own are told of the sandbox's, if requests are
+// looked at.
+func withAuthority(spec brig.Spec) map[string]string {
+	looked := false
+	for i := range spec.Egress.Rules {
+		looked = looked || spec.Egress.Rules[i].IsHTTP()
+	}
+	if !looked {
+		return spec.Env
+	}
+	env := map[string]string{"NODE_EXTRA_CA_CERTS": authority}
+	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO"} {
+		env[name] = bundle
+	}
+	maps.Copy(env, spec.Env)
+	return env
+}
