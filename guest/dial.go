@@ -13,8 +13,13 @@ func (g *Guest) Port(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")
 	}
-	// The connection outlives ctx, which only bounds the dialling.
-	conn, _, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpDial, Port: port})
+	return g.stream(ctx, wire.Call{Op: wire.OpDial, Port: port})
+}
+
+// stream makes a call after whose answer the connection is the caller's. It
+// outlives ctx, which only bounds the time until there is an answer.
+func (g *Guest) stream(ctx context.Context, c wire.Call) (net.Conn, error) {
+	conn, _, err := g.call(context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ const remembered = 64
 // Agent answers calls. It is the init of its process namespace.
 type Agent struct {
 	reaper reaper
+	link   link
 	shell  string
 
 	mu    sync.Mutex // guards the fields below
@@ -142,6 +143,8 @@ func (a *Agent) Serve(c net.Conn) {
 		w.done(a.resize(*call.Resize))
 	case call.Op == wire.OpDial:
 		dial(call.Port, c, w)
+	case call.Op == wire.OpUplink && call.Uplink != nil:
+		a.uplink(*call.Uplink, c, w)
 	case call.Op == wire.OpName:
 		w.done(syscall.Sethostname([]byte(call.Name)))
 	case call.Op == wire.OpExecs:

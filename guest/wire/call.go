@@ -16,6 +16,7 @@ const (
 	OpName    Op = "name"   // give the sandbox its host name
 	OpResize  Op = "resize" // say how large a terminal is
 	OpDial    Op = "dial"   // connect to a port; bytes follow the answer
+	OpUplink  Op = "uplink" // make a network interface; packets follow the answer
 )
 
 // Call opens a connection: the one thing that is asked on it.
@@ -32,6 +33,7 @@ type Call struct {
 	Resize  *Resize  `json:",omitempty"`
 	Port    int      `json:",omitempty"`
 	FS      *FS      `json:",omitempty"`
+	Uplink  *Uplink  `json:",omitempty"`
 }
 
 // Exec asks for a process. A connection that is lost never kills it; only

@@ -123,6 +123,7 @@ type instance struct {
 	files map[string][]byte
 	execs []*brig.Execution
 	kept  map[string]brig.Kept
+	link  *Link // nil until there was one
 }
 
 var _ brig.Instance = (*instance)(nil)

@@ -331,11 +331,6 @@ func (in *instance) Dial(_ context.Context, port int) (net.Conn, error) {
 	return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d of the sandbox", port)
 }
 
-// Uplink implements brig.Instance.
-func (in *instance) Uplink(context.Context, []byte) (brig.Uplink, error) {
-	return nil, brig.Errorf(brig.Unimplemented, "fake machines have no network")
-}
-
 // Usage implements brig.Instance.
 func (in *instance) Usage(context.Context) (*brig.Usage, error) {
 	return nil, brig.Errorf(brig.Unimplemented, "nobody counts what a fake machine uses")

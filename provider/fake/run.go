@@ -25,6 +25,7 @@ import (
 //	oom             ends the machine for its memory
 //	crash           ends the machine without a reason
 //	write PATH TEXT writes a file in /workspace
+//	packet HEX      sends a packet and writes the next that comes
 func (in *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
 	runCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -116,6 +117,8 @@ func (in *instance) run(ctx context.Context, cmd brig.Command, sio brig.IO) (int
 		return 0, err
 	case "write":
 		return 0, in.Put(ctx, "/workspace", []brig.File{{Path: path.Clean(args[0]), Data: []byte(args[1])}})
+	case "packet":
+		return in.exchange(ctx, args[0], sio.Stdout)
 	case "oom":
 		in.finish(brig.OutOfMem, 137)
 		return 0, nil

@@ -272,8 +272,8 @@ func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
 }
 
 // Uplink implements brig.Instance.
-func (i *instance) Uplink(context.Context, []byte) (brig.Uplink, error) {
-	return nil, brig.Errorf(brig.Unimplemented, "machines have no network yet")
+func (i *instance) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
+	return i.guest.Uplink(ctx, authority)
 }
 
 // Usage implements brig.Instance.

@@ -20,6 +20,7 @@ func agentCaps() []string {
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_RESOURCE",
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETPCAP",
 		"CAP_SYS_ADMIN", // to set the host name when the sandbox is claimed
+		"CAP_NET_ADMIN", // to make the interface of an uplink
 	}
 }
 

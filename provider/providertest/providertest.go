@@ -109,6 +109,11 @@ func Run(t *testing.T, h Harness) {
 		{"Keep", false, testKeep},
 		{"Bind", false, testBind},
 		{"Freeze", true, testFreeze},
+		{"Uplink", false, testUplink},
+		{"UplinkReplaced", false, testUplinkReplaced},
+		{"UplinkEnd", false, testUplinkEnd},
+		{"UplinkRecovered", false, testUplinkRecovered},
+		{"UplinkBound", false, testUplinkBound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.real && !h.Real {

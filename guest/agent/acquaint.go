@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path"
+	"syscall"
+)
+
+// bundle is where most programs look for whom to trust, and otherBundles are
+// where those of other distributions do. They are only written to if there is
+// something.
+const bundle = "/etc/ssl/certs/ca-certificates.crt"
+
+var otherBundles = [...]string{
+	"/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+}
+
+// anchor is from where Debian's update-ca-certificates makes the bundle anew.
+const anchor = "/usr/local/share/ca-certificates/brig.crt"
+
+// acquaint tells the sandbox's programs who resolves names, and whom to trust.
+func acquaint(resolver netip.Addr, authority []byte) error {
+	// There is no IPv6, so nobody need ask for its addresses.
+	content := fmt.Sprintf("nameserver %s\noptions timeout:5 attempts:2 no-aaaa\n", resolver)
+	if err := ensure("/etc/resolv.conf", []byte(content)); err != nil {
+		return err
+	}
+	if len(authority) == 0 {
+		return nil
+	}
+	if err := extend(bundle, authority); err != nil {
+		return err
+	}
+	for _, name := range otherBundles {
+		if _, err := os.Stat(name); err != nil {
+			continue
+		}
+		if err := extend(name, authority); err != nil {
+			return err
+		}
+	}
+	// Where /usr is the host's it cannot be written, and nobody can make the
+	// bundle anew either.
+	_ = ensure(anchor, authority)
+	return nil
+}
+
+// ensure makes sure that a file has this content and no other.
+func ensure(name string, content []byte) error {
+	if is, err := contentOf(name); err == nil && bytes.Equal(is, content) {
+		return nil
+	}
+	return exchange(name, content)
+}
+
+// extend makes sure that a file of certificates has these, too.
+func extend(name string, certificates []byte) error {
+	is, err := contentOf(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if bytes.Contains(is, certificates) {
+		return nil
+	}
+	if len(is) > 0 && is[len(is)-1] != '\n' {
+		is = append(is, '\n')
+	}
+	return exchange(name, append(is, certificates...))
+}
+
+// maxBundle is the largest file of certificates that is looked at, in bytes.
+const maxBundle = 16 << 20
+
+// contentOf reads a file as any program may read it. A program may have put a
+// link there: it waits for nothing, and does not read out /proc, where only
+// the agent may see some of it.
+func contentOf(name string) ([]byte, error) {
+	if _, err := os.Stat(name); err != nil {
+		return nil, err
+	}
+	f, st, err := openRegular(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st.Mode().Perm()&0o004 == 0 || st.Size() > maxBundle || onProc(f) {
+		return nil, badPath("path '%s' is not a file that everybody may read", name)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxBundle))
+	return b, pathError(name, err)
+}
+
+func onProc(f *os.File) bool {
+	const magic = 0x9fa0
+	var st syscall.Statfs_t
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { err = syscall.Fstatfs(int(fd), &st) })
+	}
+	return err != nil || st.Type == magic
+}
+
+// exchange puts a file of root's in the place of whatever is there. It never
+// writes into what it finds, nor where a link leads.
+func exchange(name string, content []byte) error {
+	p := place{name: name}
+	if err := p.makeDirs(path.Dir(name)); err != nil {
+		return err
+	}
+	f, err := p.beside()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err = f.Write(content); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return pathError(name, err)
+}

@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// rtnetlink asks the sandbox's kernel to change its network.
+type rtnetlink struct{ fd int }
+
+func openRtnetlink() (*rtnetlink, error) {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	return &rtnetlink{fd}, nil
+}
+
+func (n *rtnetlink) close() { syscall.Close(n.fd) }
+
+// do makes a request and returns the kernel's answer to it.
+func (n *rtnetlink) do(request []byte) error {
+	kernel := &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}
+	if err := syscall.Sendto(n.fd, request, 0, kernel); err != nil {
+		return err
+	}
+	b := make([]byte, 4096)
+	got, _, err := syscall.Recvfrom(n.fd, b, 0)
+	if err != nil {
+		return err
+	}
+	msgs, err := syscall.ParseNetlinkMessage(b[:got])
+	if err != nil {
+		return err
+	}
+	if len(msgs) != 1 || msgs[0].Header.Type != syscall.NLMSG_ERROR || len(msgs[0].Data) < 4 {
+		return syscall.EPROTO
+	}
+	if errno := -int32(binary.NativeEndian.Uint32(msgs[0].Data)); errno != 0 {
+		return syscall.Errno(errno)
+	}
+	return nil
+}
+
+// configure brings an interface up with an address and the way to everywhere.
+func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) error {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	n, err := openRtnetlink()
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	for _, step := range []struct {
+		name    string
+		request []byte
+	}{
+		{"set the interface's size of packets", linkRequest(i.Index, mtu)},
+		{"add the interface's address", addressRequest(i.Index, address)},
+		{"add a route", routeRequest(i.Index, gateway)},
+	} {
+		if err := n.do(step.request); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// linkRequest brings an interface up and says how large its packets may be.
+func linkRequest(index, mtu int) []byte {
+	b := header(syscall.RTM_NEWLINK, 0)
+	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // the flags
+	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // which of them change
+	b = attribute(b, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
+	return finished(b)
+}
+
+// addressRequest gives an interface an address of IPv4 in its network.
+func addressRequest(index int, p netip.Prefix) []byte {
+	b := header(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
+	b = append(b, syscall.AF_INET, byte(p.Bits()), 0, syscall.RT_SCOPE_UNIVERSE)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = attribute(b, syscall.IFA_LOCAL, p.Addr().AsSlice())
+	b = attribute(b, syscall.IFA_ADDRESS, p.Addr().AsSlice())
+	return finished(b)
+}
+
+// routeRequest sends what has no other way to a gateway.
+func routeRequest(index int, gateway netip.Addr) []byte {
+	b := header(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
+	b = append(b, syscall.AF_INET, 0, 0, 0, syscall.RT_TABLE_MAIN, syscall.RTPROT_BOOT, syscall.RT_SCOPE_UNIVERSE, syscall.RTN_UNICAST)
+	b = binary.NativeEndian.AppendUint32(b, 0) // no flags
+	b = attribute(b, syscall.RTA_GATEWAY, gateway.AsSlice())
+	b = attribute(b, syscall.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
+	return finished(b)
+}
+
+// header begins a request whose result is told. Its length comes last.
+func header(kind, flags uint16) []byte {
+	b := make([]byte, 4, 64)
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, syscall.NLM_F_REQUEST|syscall.NLM_F_ACK|flags)
+	return append(b, make([]byte, 8)...) // no sequence, no port: one at a time
+}
+
+func finished(b []byte) []byte {
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	return b
+}
+
+// attribute appends an attribute. All of ours have sizes that need no padding.
+func attribute(b []byte, kind uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	return append(b, value...)
+}

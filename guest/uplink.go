@@ -1,0 +1,118 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// Uplink implements the Uplink of brig.Instance.
+func (g *Guest) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
+	conn, err := g.stream(ctx, wire.Call{Op: wire.OpUplink, Uplink: &wire.Uplink{
+		Address: brig.UplinkNetwork.String(), Gateway: brig.UplinkGateway.String(),
+		MTU: brig.UplinkMTU, Authority: authority,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return newUplink(conn), nil
+}
+
+// queued is how much may wait for a machine to take it, in bytes. What comes
+// then is lost, as on any wire.
+const queued = 4 << 20
+
+// uplink is the host's end of a machine's interface. What it reads is a
+// stranger's; what it writes it gathers, so that many small packets cost few
+// calls, and so that nobody waits for a machine that does not read.
+type uplink struct {
+	conn net.Conn
+	in   *wire.Packets
+
+	mu   sync.Mutex // guards the fields below
+	more sync.Cond  // out is no longer empty, or err no longer nil
+	out  []byte
+	err  error // why it has ended
+}
+
+func newUplink(conn net.Conn) *uplink {
+	u := &uplink{conn: conn, in: wire.NewPackets(conn)}
+	u.more.L = &u.mu
+	go u.write()
+	return u
+}
+
+// Receive implements brig.Uplink.
+func (u *uplink) Receive(p []byte) (int, error) {
+	n, err := u.in.Read(p)
+	if err != nil {
+		return 0, u.end(fmt.Errorf("receive a packet: %w (%w)", ErrLost, err))
+	}
+	return n, nil
+}
+
+// Send implements brig.Uplink.
+func (u *uplink) Send(p []byte) error {
+	if len(p) == 0 || len(p) > brig.UplinkMTU {
+		return fmt.Errorf("send %d bytes: %w", len(p), wire.ErrPacket)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil {
+		return u.err
+	}
+	if len(u.out)+wire.PacketHeader+len(p) <= queued {
+		u.out = wire.AppendPacket(u.out, p)
+		u.more.Signal()
+	}
+	return nil
+}
+
+// Close implements brig.Uplink.
+func (u *uplink) Close() error {
+	u.end(fmt.Errorf("use of a closed uplink: %w", net.ErrClosed))
+	return nil
+}
+
+// end ends the uplink, once, and returns why it has ended.
+func (u *uplink) end(why error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err == nil {
+		u.err = why
+		u.conn.Close()
+		u.more.Signal()
+	}
+	return u.err
+}
+
+// smallBatch is how much room is kept between batches, in bytes.
+const smallBatch = 256 << 10
+
+// write writes what is sent, all that there is at once.
+func (u *uplink) write() {
+	var batch []byte
+	for {
+		u.mu.Lock()
+		for len(u.out) == 0 && u.err == nil {
+			u.more.Wait()
+		}
+		if u.err != nil {
+			u.mu.Unlock()
+			return
+		}
+		if cap(batch) > smallBatch {
+			batch = nil
+		}
+		batch, u.out = u.out, batch[:0]
+		u.mu.Unlock()
+		if _, err := u.conn.Write(batch); err != nil {
+			u.end(fmt.Errorf("send packets: %w (%w)", ErrLost, err))
+			return
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package providertest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// datagram is an IPv4 packet with one UDP datagram.
+type datagram struct {
+	from, to         [4]byte
+	fromPort, toPort uint16
+	payload          string
+}
+
+func parseDatagram(p []byte) (d datagram, ok bool) {
+	if len(p) < 28 || p[0] != 0x45 || p[9] != 17 || int(binary.BigEndian.Uint16(p[2:])) != len(p) {
+		return d, false
+	}
+	d.from, d.to = [4]byte(p[12:]), [4]byte(p[16:])
+	d.fromPort, d.toPort = binary.BigEndian.Uint16(p[20:]), binary.BigEndian.Uint16(p[22:])
+	d.payload = string(p[28:])
+	return d, checksum(p[:20]) == 0
+}
+
+// packet is the datagram as it is sent, without a checksum of UDP's.
+func (d datagram) packet() []byte {
+	size := uint16(28 + len(d.payload))
+	b := append([]byte{0x45, 0}, binary.BigEndian.AppendUint16(nil, size)...)
+	b = append(b, 0, 0, 0x40, 0, 64, 17, 0, 0)
+	b = append(append(b, d.from[:]...), d.to[:]...)
+	binary.BigEndian.PutUint16(b[10:], checksum(b))
+	b = binary.BigEndian.AppendUint16(b, d.fromPort)
+	b = binary.BigEndian.AppendUint16(b, d.toPort)
+	b = binary.BigEndian.AppendUint16(b, size-20)
+	return append(append(b, 0, 0), d.payload...)
+}
+
+// checksum is that of IPv4: 0 over a header that has it.
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// answer is the datagram that goes back.
+func (d datagram) answer(payload string) datagram {
+	return datagram{d.to, d.from, d.toPort, d.fromPort, payload}
+}
+
+// question is what a machine asks in these tests.
+func question() datagram {
+	return datagram{
+		brig.UplinkNetwork.Addr().As4(), brig.UplinkGateway.As4(), 4000, 53, "question\n",
+	}
+}
+
+// asking asks the question and prints the answer, or says that there is no
+// network.
+func asking(h Harness) brig.Command {
+	if h.Real {
+		return script(`{ exec 3<>/dev/udp/` + brig.UplinkGateway.String() + `/53 && echo question >&3; } 2>&1 || exit 7
+			timeout 8 head -n 1 <&3`) // read, of the shell's, takes a datagram's first byte
+	}
+	return words("packet " + hex.EncodeToString(question().packet()))
+}
+
+// asked checks what the machine has printed.
+func asked(t *testing.T, h Harness, a answer, payload string) {
+	t.Helper()
+	want := payload
+	if !h.Real {
+		want = hex.EncodeToString(question().answer(payload).packet()) + "\n"
+	}
+	if a.ExitCode != 0 || a.out != want {
+		t.Errorf("the machine was answered %q, exit code %d, want %q", a.out, a.ExitCode, want)
+	}
+}
+
+// unreachable checks that a machine has no network.
+func unreachable(t *testing.T, h Harness, in brig.Instance) {
+	t.Helper()
+	// The interface goes a moment after the call.
+	for end := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
+		a := run(t, in, asking(h))
+		if a.ExitCode == 7 && strings.Contains(a.out, "Network is unreachable") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there still is a network: exit code %d, %q", a.ExitCode, a.out)
+		}
+	}
+}
+
+func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
+	t.Helper()
+	up, err := in.Uplink(t.Context(), []byte(authority))
+	if err != nil {
+		t.Fatalf("uplink: %v", err)
+	}
+	t.Cleanup(func() { up.Close() })
+	return up
+}
+
+// serve answers questions until the uplink ends, and returns why it did.
+func serve(up brig.Uplink, payload string) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		b := make([]byte, brig.UplinkMTU)
+		for {
+			n, err := up.Receive(b)
+			if err == nil && n == 0 {
+				err = errors.New("a packet of no length")
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+			d, ok := parseDatagram(b[:n])
+			if q := question(); ok && d.from == q.from && d.to == q.to && d.toPort == q.toPort && d.payload == q.payload {
+				if err := up.Send(d.answer(payload).packet()); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	return ended
+}
+
+func over(t *testing.T, ended <-chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended without an error")
+		}
+	case <-time.After(wait):
+		t.Fatal("Receive still waits")
+	}
+}
+
+func testUplink(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	unreachable(t, h, in) // the control of what follows
+	up := uplink(t, in, "")
+	ended := serve(up, "one\n")
+	asked(t, h, run(t, in, asking(h)), "one\n")
+	if err := up.Send(nil); err == nil {
+		t.Error("a packet of no length was sent")
+	}
+	if err := up.Send(make([]byte, brig.UplinkMTU+1)); err == nil {
+		t.Error("a packet that is too large was sent")
+	}
+	// What is no packet of IPv4 is the machine's to ignore.
+	for _, odd := range [][]byte{{0}, {0x45}, bytes.Repeat([]byte{0x60}, 40), make([]byte, brig.UplinkMTU)} {
+		if err := up.Send(odd); err != nil {
+			t.Errorf("send %d odd bytes: %v", len(odd), err)
+		}
+	}
+	if h.Real {
+		asked(t, h, run(t, in, asking(h)), "one\n")
+	}
+	for range 2 {
+		if err := up.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	over(t, ended)
+	if _, err := up.Receive(make([]byte, brig.UplinkMTU)); err == nil {
+		t.Error("Receive after Close")
+	}
+	if err := up.Send(question().packet()); err == nil {
+		t.Error("Send after Close")
+	}
+	unreachable(t, h, in)
+}
+
+func testUplinkReplaced(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	first := uplink(t, in, "")
+	ended := serve(first, "one\n")
+	asked(t, h, run(t, in, asking(h)), "one\n")
+	second := uplink(t, in, "")
+	over(t, ended)
+	serve(second, "two\n")
+	asked(t, h, run(t, in, asking(h)), "two\n")
+	if err := first.Close(); err != nil { // and it is no longer the machine's
+		t.Error(err)
+	}
+	asked(t, h, run(t, in, asking(h)), "two\n")
+}
+
+func testUplinkEnd(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	up := uplink(t, in, "")
+	ended := serve(up, "one\n")
+	asked(t, h, run(t, in, asking(h)), "one\n")
+	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
+		t.Fatal(err)
+	}
+	over(t, ended)
+	if err := up.Send(question().packet()); err == nil {
+		t.Error("Send to a machine that has ended")
+	}
+	if _, err := in.Uplink(t.Context(), nil); err == nil {
+		t.Error("an uplink of a machine that has ended")
+	}
+}
+
+// Another server's uplink takes the place of one whose server still has it.
+func testUplinkRecovered(t *testing.T, h Harness) {
+	id, in := create(t, h, nil)
+	ended := serve(uplink(t, in, ""), "one\n")
+	next := h.Provider
+	if h.Next != nil {
+		next = h.Next(t)
+	}
+	again, err := next.Recover(t.Context(), id, in.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(uplink(t, again, ""), "two\n")
+	over(t, ended)
+	asked(t, h, run(t, again, asking(h)), "two\n")
+}
+
+// One that was made before anybody asked for it gets its uplink afterwards.
+func testUplinkBound(t *testing.T, h Harness) {
+	_, in := create(t, h, func(s *brig.Spec) { s.Name, s.Ephemeral, s.Blank = "", true, true })
+	spec := h.spec()
+	if err := in.Bind(t.Context(), spec, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	serve(uplink(t, in, ""), "one\n")
+	asked(t, h, run(t, in, asking(h)), "one\n")
+}
