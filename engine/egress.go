@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/x509"
 	"maps"
 	"net"
 	"net/netip"
@@ -22,6 +23,9 @@ type EgressOptions struct {
 	Networks []netip.Prefix
 	// Resolver finds addresses. Default the system's.
 	Resolver egress.Resolver
+	// Roots are who may vouch for servers where requests are looked at.
+	// Default the system's.
+	Roots *x509.CertPool
 	// Dial connects to addresses. Default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -101,7 +105,7 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 	}
 	o := e.Options.Egress
 	w.session, err = egress.Start(link, egress.Options{
-		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Dial: o.Dial,
+		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
 		Report: func(ev egress.Event) { e.noteEgress(rec, ev) },
 	})
 	if err != nil {

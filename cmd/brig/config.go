@@ -71,6 +71,8 @@ type config struct {
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
 	} `yaml:"e2b"`
+	// Egress bounds where sandboxes may connect to.
+	Egress egressConfig `yaml:"egress"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
@@ -229,6 +231,9 @@ func (c *config) check() error {
 	if n := len(c.E2B.Cert) + len(c.E2B.Key); (c.E2B.Listen == "") != (n == 0) || (c.E2B.Cert == "") != (c.E2B.Key == "") {
 		return brig.Errorf(brig.InvalidConfig, "e2b.listen, e2b.cert and e2b.key belong together").
 			WithHint("give all three: an address, and the files of a certificate for *.domain and of its key")
+	}
+	if _, err := c.Egress.options(); err != nil {
+		return err
 	}
 	_, err := c.pool()
 	return err

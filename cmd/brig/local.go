@@ -82,10 +82,14 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	}
 	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Admin})
 	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
+	out, err := cfg.Egress.options()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	o := engine.Options{
 		TypeScript: compiler,
 		Provider:   p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
-		Capacity: engine.Capacity{Room: room},
+		Capacity: engine.Capacity{Room: room}, Egress: out,
 	}
 	if ephemeral {
 		o.Store = mem.New()

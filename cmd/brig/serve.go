@@ -97,10 +97,15 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	}
 	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
 	defer compiler.Close()
+	out, err := cfg.Egress.options()
+	if err != nil {
+		return err
+	}
 	e := engine.New(ctx, engine.Options{
 		TypeScript: compiler,
 		Capacity:   engine.Capacity{Room: room}, Pool: pool,
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
+		Egress:   out,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	})
 	defer e.Close()
