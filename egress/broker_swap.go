@@ -1,0 +1,144 @@
+package egress
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// swap is one text and what stands in its place.
+type swap struct {
+	old, new []byte
+	name     string // of the secret that it is about
+}
+
+// swaps replaces texts in what passes by. Where several could be replaced, the
+// first is, and of those that begin at one place the longest; so the outcome
+// does not depend on the pieces in which the text arrives.
+type swaps struct {
+	by    [256][]swap // by the first byte, the longest first
+	count int
+}
+
+func newSwaps(list []swap) *swaps {
+	s := &swaps{}
+	for _, w := range list {
+		if len(w.old) == 0 || bytes.Equal(w.old, w.new) {
+			continue
+		}
+		b := &s.by[w.old[0]]
+		if slices.ContainsFunc(*b, func(x swap) bool { return bytes.Equal(x.old, w.old) }) {
+			continue // the first that is given counts
+		}
+		*b = append(*b, w)
+		s.count++
+	}
+	for i := range s.by {
+		slices.SortStableFunc(s.by[i], func(x, y swap) int { return len(y.old) - len(x.old) })
+	}
+	return s
+}
+
+// at returns what is to be replaced at the start of b, which is not empty.
+// open says that only more of the text can tell.
+func (s *swaps) at(b []byte, last bool) (w *swap, open bool) {
+	list := s.by[b[0]]
+	for i := range list {
+		switch {
+		case bytes.HasPrefix(b, list[i].old):
+			return &list[i], false
+		case !last && len(b) < len(list[i].old) && bytes.HasPrefix(list[i].old, b):
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// scan appends b to dst with everything replaced. It returns as rest the end
+// of b of which only what follows can tell what it is; there is none when b is
+// the last of the text.
+func (s *swaps) scan(dst, b []byte, last bool, found func(name string)) (out, rest []byte) {
+	from := 0 // what is before it is in dst
+	for i := 0; i < len(b); {
+		if s.by[b[i]] == nil {
+			i++
+			continue
+		}
+		w, open := s.at(b[i:], last)
+		switch {
+		case open:
+			return append(dst, b[from:i]...), b[i:]
+		case w == nil:
+			i++
+		default:
+			dst = append(append(dst, b[from:i]...), w.new...)
+			i += len(w.old)
+			from = i
+			if found != nil {
+				found(w.name)
+			}
+		}
+	}
+	return append(dst, b[from:]...), nil
+}
+
+// text returns t with everything replaced.
+func (s *swaps) text(t string, found func(name string)) string {
+	out, _ := s.scan(nil, []byte(t), true, found)
+	return string(out)
+}
+
+// in reports whether there is anything to replace in t.
+func (s *swaps) in(t string) bool {
+	seen := false
+	s.text(t, func(string) { seen = true })
+	return seen
+}
+
+// swapReader reads src with everything replaced. It holds back no more than
+// what may be the beginning of something to be replaced, so that a stream
+// keeps flowing.
+type swapReader struct {
+	*swaps
+	src   io.Reader
+	found func(name string)
+	held  []byte // read, and not yet told what it is
+	out   []byte // to be given out
+	buf   []byte // what out is part of
+	err   error
+}
+
+func (s *swaps) reader(src io.Reader, found func(name string)) *swapReader {
+	return &swapReader{swaps: s, src: src, found: found}
+}
+
+func (r *swapReader) Read(p []byte) (int, error) {
+	for len(r.out) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+		r.fill(len(p))
+	}
+	n := copy(p, r.out)
+	r.out = r.out[n:]
+	return n, nil
+}
+
+// fill reads once, about as much as is wanted.
+func (r *swapReader) fill(want int) {
+	want = min(max(want, 512), 32<<10)
+	r.held = slices.Grow(r.held, want)
+	n, err := r.src.Read(r.held[len(r.held) : len(r.held)+want])
+	r.held = r.held[:len(r.held)+n]
+	r.err = err
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader says io.EOF as it is
+		return // what is held may be the beginning of a value; it ends here
+	}
+	var rest []byte
+	r.buf, rest = r.scan(r.buf[:0], r.held, err != nil, r.found)
+	r.out = r.buf
+	r.held = r.held[:copy(r.held, rest)]
+}

@@ -1,0 +1,136 @@
+package egress
+
+import (
+	"strconv"
+	"strings"
+)
+
+// headLines is what the lines of a request say about where it ends, and whom
+// it is for.
+type headLines struct {
+	old     bool // HTTP/1.0
+	target  string
+	hosts   []string
+	length  int64 // -1: none was given
+	lengths int
+	chunked bool
+	codings int
+}
+
+// request takes the first line, and says what is wrong with it.
+func (h *headLines) request(line string) (why string) {
+	h.length = -1
+	method, rest, ok1 := strings.Cut(line, " ")
+	target, proto, ok2 := strings.Cut(rest, " ")
+	switch {
+	case !ok1 || !ok2 || !isToken(method) || target == "" || hasControl(target) || strings.ContainsAny(target, " #"):
+		return "its first line is not a request's"
+	case proto == "HTTP/1.0":
+		h.old = true
+	case proto != "HTTP/1.1":
+		return "it is not HTTP/1.1"
+	}
+	h.target = target
+	return ""
+}
+
+// field takes a line of the header, and says what is wrong with it.
+func (h *headLines) field(line string) (why string) {
+	name, value, why := cutField(line)
+	if why != "" {
+		return why
+	}
+	switch name {
+	case "host":
+		h.hosts = append(h.hosts, value)
+	case "content-length":
+		h.lengths++
+		n, err := strconv.ParseUint(value, 10, 63)
+		if err != nil || strings.Trim(value, "0123456789") != "" {
+			return "its length is not a number"
+		}
+		h.length = int64(n)
+	case "transfer-encoding":
+		h.codings++
+		if !strings.EqualFold(value, "chunked") {
+			return "its transfer coding is not known"
+		}
+		h.chunked = true
+	}
+	return ""
+}
+
+// end is called when there are no more fields.
+func (h *headLines) end() (why string) {
+	switch {
+	case h.lengths > 1 || h.codings > 1:
+		return "it says more than once how long it is"
+	case h.lengths > 0 && h.codings > 0:
+		return "it has both a length and chunks"
+	case h.codings > 0 && h.old:
+		return "it has chunks, which its version does not know"
+	case len(h.hosts) > 1:
+		return "it names more than one host"
+	}
+	// The host of an absolute target counts, and what the header says is lost.
+	if _, after, ok := strings.Cut(h.target, "://"); ok && !strings.HasPrefix(h.target, "/") && len(h.hosts) == 1 {
+		authority, _, _ := strings.Cut(after, "/")
+		authority, _, _ = strings.Cut(authority, "?")
+		if !strings.EqualFold(authority, h.hosts[0]) {
+			return "its target and its header name different hosts"
+		}
+	}
+	return ""
+}
+
+// cutField splits a field; the name is in lower case.
+func cutField(line string) (name, value, why string) {
+	name, value, ok := strings.Cut(line, ":")
+	value = strings.Trim(value, " \t")
+	if !ok || !isToken(name) {
+		return "", "", "a field of its header has no name"
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return "", "", "a field of its header has a control character"
+	}
+	name = strings.ToLower(name)
+	switch strings.ReplaceAll(name, "_", "-") {
+	case "host", "content-length", "transfer-encoding":
+		if strings.Contains(name, "_") { // to some servers that is the same
+			return "", "", "a field of its header can be taken for another"
+		}
+	}
+	return name, value, ""
+}
+
+// trailerField says what is wrong with a field that comes after the body.
+func trailerField(line string) (why string) {
+	name, _, why := cutField(line)
+	switch name {
+	case "host", "content-length", "transfer-encoding":
+		return "it says after its body what belongs before it"
+	}
+	return why
+}
+
+// chunkSize reads the line before a chunk.
+func chunkSize(line string) (int64, bool) {
+	size, extension, _ := strings.Cut(line, ";")
+	size = strings.TrimRight(size, " \t")
+	if hasControl(strings.ReplaceAll(extension, "\t", " ")) || strings.Trim(size, "0123456789abcdefABCDEF") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(size, 16, 63)
+	return int64(n), err == nil
+}
+
+// isToken reports whether s is what methods and names of fields are made of.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
