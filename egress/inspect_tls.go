@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -68,7 +69,7 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 		ForceAttemptHTTP2:      protocols[0] == "h2",
 		MaxResponseHeaderBytes: maxAnswerHead,
 		IdleConnTimeout:        idleTime,
-		ExpectContinueTimeout:  headerTime,
+		ExpectContinueTimeout:  time.Second, // not every server says that it waits
 	}
 	if !t.ForceAttemptHTTP2 {
 		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
