@@ -21,6 +21,9 @@ func (x *exchange) answer(res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return x.leave(res)
 	}
+	if len(res.Trailer) > 0 && x.in.ProtoMajor == 1 {
+		res.Header.Del("Content-Length") // with which HTTP/1 knows no trailer
+	}
 	if x.scrub == nil {
 		return nil
 	}
@@ -34,7 +37,7 @@ func (x *exchange) answer(res *http.Response) error {
 	if err != nil {
 		return err
 	}
-	res.Body = &scrubbedBody{x.scrub.reader(plain, nil), res.Body, func() { x.scrubHeader(res.Trailer) }}
+	res.Body = &scrubbedBody{x.scrub.values.reader(plain, nil), res.Body, func() { x.scrubHeader(res.Trailer) }}
 	res.ContentLength = -1
 	for _, name := range []string{
 		"Content-Length", "Content-Encoding", "Accept-Ranges", // of what came
@@ -68,13 +71,11 @@ func (b *scrubbedBody) Close() error {
 // the way, so those in which a value is, whatever its case, are dropped.
 func (x *exchange) scrubHeader(h http.Header) {
 	for name, values := range h {
-		for _, g := range x.grants {
-			if strings.Contains(strings.ToLower(name), strings.ToLower(string(g.value))) {
-				delete(h, name)
-			}
+		if x.scrub.names.in(strings.ToLower(name)) {
+			delete(h, name)
 		}
 		for i, v := range values {
-			values[i] = x.scrub.text(v, nil)
+			values[i] = x.scrub.values.text(v, nil)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (x *exchange) leave(res *http.Response) error {
 	if x.scrub != nil {
 		x.scrubHeader(res.Header)
 		w := &watched{ReadWriteCloser: conn}
-		w.r = x.scrub.reader(conn, func(string) { w.seen = true })
+		w.r = x.scrub.values.reader(conn, func(string) { w.seen = true })
 		res.Body = w
 	}
 	return nil

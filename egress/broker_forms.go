@@ -10,16 +10,25 @@ import (
 	"strings"
 )
 
-// scrubber returns what takes values out of what comes back. It knows them as
-// they are and as servers commonly write them. It cannot know every way: a
-// host that encrypts, compresses or reverses what it was sent, and sends it
-// back, gives it away. Only hosts that are trusted with a value get it.
-func scrubber(grants []grant, pairs []swap) *swaps {
+// scrubber takes values out of what comes back. It knows them as they are and
+// as servers commonly write them. It cannot know every way: a host that
+// encrypts, compresses or reverses what it was sent, and sends it back, gives
+// it away. Only hosts that are trusted with a value get it.
+type scrubber struct {
+	values *swaps
+	names  *swaps // in lower case: names of fields lose theirs on the way
+}
+
+func newScrubber(grants []grant, pairs []swap) *scrubber {
 	list := pairs
 	for _, g := range grants {
 		list = append(list, forms(g)...)
 	}
-	return newSwaps(list)
+	lower := make([]swap, len(list))
+	for i, w := range list {
+		lower[i] = swap{old: bytes.ToLower(w.old)}
+	}
+	return &scrubber{newSwaps(list), newSwaps(lower)}
 }
 
 // forms returns the forms of one value, each with that of the placeholder.

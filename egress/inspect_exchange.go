@@ -22,8 +22,8 @@ type exchange struct {
 	rule  int
 
 	grants []grant
-	pairs  []swap // what basic credentials became, and what they were
-	scrub  *swaps // values, to be taken out of what comes back; nil: none
+	pairs  []swap    // what basic credentials became, and what they were
+	scrub  *scrubber // takes values out of what comes back; nil: there are none
 
 	mu     sync.Mutex
 	used   []string // the names of the secrets whose values were put in

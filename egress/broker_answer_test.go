@@ -1,0 +1,238 @@
+package egress
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// reflecting answers a request with its key, in every way there is.
+func reflecting(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Authorization")
+	if key == "" { // a later request, of what an earlier one left
+		key = value
+	}
+	whole := func(text string) { io.WriteString(w, text) }
+	switch r.URL.Path {
+	case "/header":
+		w.Header().Set("X-Echo", "a "+key+" b")
+		w.Header()["X-"+hex.EncodeToString([]byte(key))] = []string{"in a name"}
+		w.Header()["X-Cookie"] = []string{"one", key}
+	case "/location":
+		w.Header().Set("Location", "https://evil.test/?k="+url.QueryEscape(key))
+		w.WriteHeader(http.StatusFound)
+	case "/error":
+		w.WriteHeader(http.StatusInternalServerError)
+		whole("<h1>" + html.EscapeString(key) + "</h1>")
+	case "/bytes":
+		for _, c := range []byte("<<" + key + ">>") {
+			w.Write([]byte{c})
+			w.(http.Flusher).Flush()
+		}
+	case "/length":
+		text := "<<" + key + ">>"
+		w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+		w.Header().Set("Content-MD5", "sum")
+		whole(text)
+	case "/json":
+		json.NewEncoder(w).Encode(map[string]string{"key": key})
+	case "/plainjson":
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.Encode(map[string]string{"key": key})
+	case "/base64":
+		whole(base64.StdEncoding.EncodeToString([]byte(key)))
+	case "/within":
+		for pad := range 3 {
+			whole(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", pad)+key+"yyy")) + "\n")
+			whole(base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("x", pad)+key+"yyy")) + "\n")
+		}
+	case "/hex":
+		whole(hex.EncodeToString([]byte(key)) + strings.ToUpper(hex.EncodeToString([]byte(key))))
+	case "/escaped":
+		whole(url.QueryEscape(key) + url.PathEscape(key) + strings.ToLower(url.QueryEscape(key)))
+	case "/gzip":
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		io.WriteString(z, key)
+		z.Close()
+	case "/zlib":
+		w.Header().Set("Content-Encoding", "deflate")
+		z := zlib.NewWriter(w)
+		io.WriteString(z, key)
+		z.Close()
+	case "/flate":
+		w.Header().Set("Content-Encoding", "deflate")
+		z, _ := flate.NewWriter(w, 5)
+		io.WriteString(z, key)
+		z.Close()
+	case "/br":
+		w.Header().Set("Content-Encoding", "br")
+		whole("not really " + key)
+	case "/twice":
+		w.Header().Set("Content-Encoding", "gzip, gzip")
+		whole("not really " + key)
+	case "/trailer":
+		w.Header().Set("Trailer", "X-Sum")
+		whole("body")
+		w.Header().Set("X-Sum", key)
+		w.Header().Set(http.TrailerPrefix+"X-More", key)
+	case "/half":
+		w.Header().Set("Content-Length", "1000")
+		whole("<<" + key[:len(key)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	case "/asked":
+		whole(r.Header.Get("Accept-Encoding") + "|" + r.Header.Get("Range") + "|" + r.Header.Get("If-Range"))
+	}
+}
+
+// leaked returns how a value can be had from a text.
+func leaked(text string) string {
+	for name, form := range map[string]string{
+		"itself": value, "in hex": hex.EncodeToString([]byte(value)), "in base64": base64.StdEncoding.EncodeToString([]byte(value)),
+		"in a query": url.QueryEscape(value), "in HTML": html.EscapeString(value), "in a path": url.PathEscape(value),
+	} {
+		if strings.Contains(text, form) || strings.Contains(strings.ToLower(text), strings.ToLower(form)) {
+			return name
+		}
+	}
+	for line := range strings.FieldsSeq(text) {
+		for _, coding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			if b, err := coding.DecodeString(strings.TrimRight(line, "=")); err == nil && bytes.Contains(b, []byte(value[2:len(value)-2])) {
+				return "within base64"
+			}
+		}
+		var m map[string]string
+		if json.Unmarshal([]byte(line), &m) == nil && m["key"] == value {
+			return "in JSON"
+		}
+	}
+	return ""
+}
+
+func TestBrokerScrubs(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for path, want := range map[string]string{ // what the guest has instead
+			"/header": "", "/location": placeholder, "/error": "<h1>" + placeholder + "</h1>",
+			"/bytes": "<<" + placeholder + ">>", "/length": "<<" + placeholder + ">>",
+			"/json": `{"key":"` + placeholder + `"}`, "/plainjson": `{"key":"` + placeholder + `"}`,
+			"/base64": base64.StdEncoding.EncodeToString([]byte(placeholder)), "/within": "", "/hex": hex.EncodeToString([]byte(placeholder)),
+			"/escaped": placeholder + placeholder, "/gzip": placeholder, "/zlib": placeholder, "/flate": placeholder,
+			"/trailer": "body", "/br": "compressed in a way", "/twice": "compressed in a way", "/asked": "identity||",
+		} {
+			for _, carried := range []bool{true, false} {
+				l := newLab(t, true, http.HandlerFunc(reflecting))
+				l.keys = []Secret{key()}
+				r := l.request("GET", path, nil)
+				r.Header.Set("Accept-Encoding", "gzip, br")
+				r.Header.Set("Range", "bytes=0-3")
+				r.Header.Set("If-Range", `"x"`)
+				if carried {
+					r.Header.Set("Authorization", placeholder)
+				}
+				res, body := l.do(l.client(h2), r)
+				var all strings.Builder
+				res.Header.Write(&all)
+				res.Trailer.Write(&all)
+				all.WriteString(body)
+				if how := leaked(all.String()); how != "" {
+					t.Errorf("%s: the value is there %s: %s", path, how, all.String())
+				}
+				if !strings.Contains(all.String(), want) && !strings.Contains(all.String(), url.QueryEscape(want)) {
+					t.Errorf("%s: %s", path, all.String())
+				}
+				if strings.Contains(body, "compressed in a way") != (res.StatusCode == 502) {
+					t.Errorf("%s: %s", path, res.Status)
+				}
+				if path == "/trailer" && (res.Trailer.Get("X-Sum") != placeholder || res.Trailer.Get("X-More") != placeholder) {
+					t.Errorf("trailer %v", res.Trailer)
+				}
+				if path == "/length" && res.Header.Get("Content-Md5") != "" {
+					t.Error("the sum of what came is told")
+				}
+			}
+		}
+	}
+}
+
+// Without the scrubber the guest would have the value, in each of these ways:
+// what the test above shows is the scrubber's.
+func TestBrokerScrubsControl(t *testing.T) {
+	for _, path := range []string{
+		"/header", "/location", "/error", "/bytes", "/length", "/json", "/plainjson", "/base64", "/within", "/hex", "/escaped", "/trailer", "/br",
+	} {
+		l := newLab(t, true, http.HandlerFunc(reflecting))
+		r := l.request("GET", path, nil)
+		r.Header.Set("Authorization", value)
+		res, body := l.do(l.client(false), r)
+		var all strings.Builder
+		res.Header.Write(&all)
+		res.Trailer.Write(&all)
+		if leaked(all.String()+body) == "" {
+			t.Errorf("%s: nothing to be seen in %s%s", path, all.String(), body)
+		}
+	}
+}
+
+// The pair that basic credentials become is known, too, whoever the user is.
+func TestBrokerScrubsBasicPair(t *testing.T) {
+	for _, user := range []string{"", "u", "us", "use", "user"} {
+		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.Header.Get("Authorization"))
+		}))
+		l.keys = []Secret{key()}
+		sent := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+placeholder))
+		r := l.request("GET", "/", nil)
+		r.Header.Set("Authorization", sent)
+		if _, body := l.do(l.client(false), r); body != sent {
+			t.Errorf("%s: the guest has %q", user, body)
+		}
+	}
+}
+
+// A stream that ends where a value begins does not give its beginning away.
+func TestBrokerScrubsHalf(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(reflecting))
+	l.keys = []Secret{key()}
+	r := l.request("GET", "/half", nil)
+	r.Header.Set("Authorization", placeholder)
+	res, err := l.client(false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil || strings.TrimPrefix(string(body), "<<") != "" {
+		t.Errorf("%q, %v", body, err)
+	}
+}
+
+func TestBrokerTwoSecrets(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(echo))
+	one, two := key(), key(brig.SecretBody)
+	two.Name, two.Placeholder = "other", placeholder+"-and-more"
+	l.keys = []Secret{one, two}
+	r := l.request("POST", "/", strings.NewReader(two.Placeholder+" "+placeholder))
+	r.Header.Set("Authorization", placeholder+" "+two.Placeholder)
+	_, body := l.do(l.client(false), r)
+	if leaked(body) != "" || !strings.Contains(body, placeholder) {
+		t.Error(body)
+	}
+	if e := l.last(Request); fmt.Sprint(e.Secrets) != "[stripe other]" {
+		t.Errorf("%+v", e)
+	}
+}

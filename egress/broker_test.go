@@ -1,0 +1,268 @@
+package egress
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/brig-run/brig"
+)
+
+const (
+	placeholder = "brig-secret-0123456789"
+	value       = `sk-live/"q+1"<é>&`
+)
+
+// key is a secret for the lab's host.
+func key(places ...brig.SecretPlace) Secret {
+	return Secret{
+		Name: "stripe", Placeholder: placeholder, Hosts: []string{"x.test", "*.test"}, Places: places,
+		Value: func(context.Context) ([]byte, error) { return []byte(value), nil },
+	}
+}
+
+// keep answers nothing, and keeps what it was asked.
+type keep struct {
+	*http.Request
+	body string
+}
+
+func (k *keep) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	b, err := io.ReadAll(r.Body)
+	k.Request, k.body = r, string(b)
+	if err != nil {
+		k.body = err.Error()
+	}
+}
+
+func TestBrokerPlaces(t *testing.T) {
+	all := []brig.SecretPlace{brig.SecretHeader, brig.SecretQuery, brig.SecretBody}
+	pair := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+s)) }
+	for _, h2 := range []bool{false, true} {
+		for _, places := range [][]brig.SecretPlace{nil, {brig.SecretHeader}, {brig.SecretQuery}, {brig.SecretBody}, all} {
+			k := &keep{}
+			l := newLab(t, true, k)
+			l.keys = []Secret{key(places...)}
+			r := l.request("POST", "/"+placeholder+"?a="+placeholder+"&b=brig%2Dsecret-0123456789&c=%20+x&"+placeholder, strings.NewReader("1 "+placeholder+" 2"))
+			r.Header.Set("X-Key", "a "+placeholder+" b "+placeholder)
+			r.Header.Set("Authorization", pair(placeholder))
+			if res, body := l.do(l.client(h2), r); res.StatusCode != 200 {
+				t.Fatalf("%s %s", res.Status, body)
+			}
+			in := func(p brig.SecretPlace) string {
+				if slices.Contains(places, p) || places == nil && p == brig.SecretHeader {
+					return value
+				}
+				return placeholder
+			}
+			v := in(brig.SecretHeader)
+			if got, want := k.Header.Get("X-Key"), "a "+v+" b "+v; got != want {
+				t.Errorf("%v: header %q", places, got)
+			}
+			if got := k.Header.Get("Authorization"); got != pair(v) {
+				t.Errorf("%v: basic %q", places, got)
+			}
+			v = url.QueryEscape(in(brig.SecretQuery))
+			want := "a=" + v + "&b=" + v + "&c=%20+x&" + v
+			if v == placeholder { // then it is as it was written
+				want = "a=" + v + "&b=brig%2Dsecret-0123456789&c=%20+x&" + v
+			}
+			if k.URL.RawQuery != want {
+				t.Errorf("%v: query %q", places, k.URL.RawQuery)
+			}
+			if got, want := k.body, "1 "+in(brig.SecretBody)+" 2"; got != want {
+				t.Errorf("%v: body %q", places, got)
+			}
+			if k.ContentLength != int64(len(k.body)) {
+				t.Errorf("%v: length %d of %q", places, k.ContentLength, k.body)
+			}
+			if k.URL.Path != "/"+placeholder {
+				t.Errorf("%v: path %q", places, k.URL.Path)
+			}
+			if e := l.last(Request); fmt.Sprint(e.Secrets) != "[stripe]" || strings.Contains(fmt.Sprint(e), "live") {
+				t.Errorf("%v: reported %+v", places, e)
+			}
+		}
+	}
+}
+
+// The placeholder arrives a byte at a time, in bodies that are longer than
+// what is read whole and in ones of which nobody says how long they are.
+func TestBrokerBodyInPieces(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for _, length := range []int64{-1, 200 << 10, 100} {
+			k := &keep{}
+			l := newLab(t, true, k)
+			l.keys = []Secret{key(brig.SecretBody)}
+			size := int(length)
+			if size < 0 {
+				size = 1000
+			}
+			text := strings.Repeat(".", size/2-len(placeholder)) + placeholder
+			text += strings.Repeat("b", size-len(text))
+			r := l.request("POST", "/", iotest.OneByteReader(strings.NewReader(text)))
+			r.ContentLength = length
+			if res, body := l.do(l.client(h2), r); res.StatusCode != 200 {
+				t.Fatalf("%s %s", res.Status, body)
+			}
+			if want := strings.ReplaceAll(text, placeholder, value); k.body != want {
+				t.Errorf("length %d: the server had %d bytes, want %d", length, len(k.body), len(want))
+			}
+			if whole := length > 0 && length <= maxWhole; whole != (k.ContentLength >= 0) {
+				t.Errorf("length %d: the server was told %d", length, k.ContentLength)
+			}
+		}
+	}
+}
+
+func TestBrokerBodyKinds(t *testing.T) {
+	for _, c := range []struct{ kind, coding, want string }{
+		{"", "", value},
+		{"text/plain", "identity", value},
+		{"application/json; charset=utf-8", "", `sk-live/\"q+1\"<é>&`},
+		{"application/problem+json", "", `sk-live/\"q+1\"<é>&`},
+		{"application/x-www-form-urlencoded", "", url.QueryEscape(value)},
+		{"text/plain", "gzip", placeholder},
+		{"text/plain", "identity, br", placeholder},
+		{"application/grpc+proto", "", placeholder},
+	} {
+		k := &keep{}
+		l := newLab(t, false, k)
+		l.keys = []Secret{key(brig.SecretBody)}
+		r := l.request("POST", "/", strings.NewReader(placeholder))
+		r.Header.Set("Content-Type", c.kind)
+		if c.coding != "" {
+			r.Header.Set("Content-Encoding", c.coding)
+		}
+		l.do(l.client(false), r)
+		if k.body != c.want || k.ContentLength != int64(len(c.want)) {
+			t.Errorf("%s %s: %q, of %d", c.kind, c.coding, k.body, k.ContentLength)
+		}
+	}
+}
+
+func TestBrokerOtherHosts(t *testing.T) {
+	for _, hosts := range [][]string{{"other.test"}, {"*.api.test"}, {"*.other.test", "xapi.test"}, {""}, nil} {
+		k := &keep{}
+		l := newLab(t, true, k)
+		s := key(brig.SecretHeader, brig.SecretQuery, brig.SecretBody)
+		s.Hosts = hosts
+		s.Value = func(context.Context) ([]byte, error) {
+			t.Error("the value was asked for")
+			return nil, nil
+		}
+		l.keys = []Secret{s}
+		r := l.request("POST", "/?q="+placeholder, strings.NewReader(placeholder))
+		r.Header.Set("Authorization", "Bearer "+placeholder)
+		r.Header.Set("Accept-Encoding", "zstd")
+		l.do(l.client(false), r)
+		if k.body != placeholder || k.Header.Get("Authorization") != "Bearer "+placeholder || k.URL.RawQuery != "q="+placeholder || k.Header.Get("Accept-Encoding") != "zstd" {
+			t.Errorf("%v: %q %v", hosts, k.body, k.Header)
+		}
+		if e := l.last(Request); len(e.Secrets) != 0 || !e.Allowed {
+			t.Errorf("%v: %+v", hosts, e)
+		}
+	}
+}
+
+func TestBrokerWithoutValue(t *testing.T) {
+	for name, f := range map[string]func(context.Context) ([]byte, error){
+		"error":   func(context.Context) ([]byte, error) { return nil, errors.New("the vault said " + value) },
+		"empty":   func(context.Context) ([]byte, error) { return nil, nil },
+		"none":    nil,
+		"newline": func(context.Context) ([]byte, error) { return []byte("two\r\nX-Evil: lines"), nil },
+		"NUL":     func(context.Context) ([]byte, error) { return []byte("a\x00b"), nil },
+	} {
+		l := newLab(t, true, &keep{})
+		s := key()
+		s.Value = f
+		l.keys = []Secret{s}
+		r := l.request("GET", "/", nil)
+		r.Header.Set("Authorization", placeholder)
+		res, body := l.do(l.client(false), r)
+		e := l.last(Request)
+		if res.StatusCode != 502 || e.Allowed || !strings.Contains(e.Why, "stripe") || strings.Contains(body+e.Why, "live") || len(e.Secrets) > 0 {
+			t.Errorf("%s: %s %s, reported %+v", name, res.Status, body, e)
+		}
+		if l.dials.Load() != 0 || l.sent.Load() != 0 {
+			t.Errorf("%s: something was sent", name)
+		}
+	}
+}
+
+func TestBrokerExclusive(t *testing.T) {
+	basically := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
+	for _, c := range []struct {
+		name, value string // of a field, or of the query
+		refused     bool
+	}{
+		{"Authorization", "Bearer " + placeholder, false},
+		{"Authorization", basically("x:" + placeholder), false},
+		{"X-Api-Key", placeholder, false},
+		{"Cookie", "s=" + placeholder, false},
+		{"X-Other", "mine", false},
+		{"?", "q=mine&key=" + placeholder, false},
+		{"?", "monkey=mine", false},
+		{"?", "key=", false},
+		{"Authorization", "Bearer mine", true},
+		{"Authorization", basically("x:mine"), true},
+		{"Authorization", "", false},
+		{"X-Api-Key", "mine", true},
+		{"X_api_key", "mine", true},
+		{"Api-Key", "mine", true},
+		{"X-Auth-Token", "mine", true},
+		{"Proxy-Authorization", "mine", true},
+		{"X-Goog-Api-Key", "mine", true},
+		{"Private-Token", "mine", true},
+		{"Cookie", "s=mine", true},
+		{"Cookie", "s=mine; t=" + placeholder, true},
+		{"?", "api_key=mine", true},
+		{"?", "a=b&KEY=mine", true},
+		{"?", "access%5Ftoken=mine", true},
+		{"?", "a=1;token=mine", true},
+	} {
+		for _, exclusive := range []bool{true, false} {
+			k := &keep{}
+			l := newLab(t, true, k)
+			s := key()
+			s.Exclusive = exclusive
+			l.keys = []Secret{s}
+			r := l.request("GET", "/", nil)
+			if c.name == "?" {
+				r.URL.RawQuery = c.value
+			} else {
+				r.Header[c.name] = []string{c.value}
+			}
+			res, body := l.do(l.client(false), r)
+			e := l.last(Request)
+			want := 200
+			if c.refused && exclusive {
+				want = 403
+			}
+			if res.StatusCode != want || e.Allowed != (want == 200) || want == 403 && !strings.Contains(e.Why, "credentials of its own") {
+				t.Errorf("exclusive %t, %s: %s: %s %s, reported %+v", exclusive, c.name, c.value, res.Status, body, e)
+			}
+			if want == 403 && l.sent.Load() != 0 {
+				t.Errorf("%s: something was sent", c.name)
+			}
+		}
+	}
+	// A second one beside ours is refused, too.
+	l := newLab(t, true, &keep{})
+	s := key()
+	s.Exclusive = true
+	l.keys = []Secret{s}
+	r := l.request("GET", "/", nil)
+	r.Header["Authorization"] = []string{"Bearer " + placeholder, "Bearer mine"}
+	if res, _ := l.do(l.client(false), r); res.StatusCode != 403 {
+		t.Errorf("%s", res.Status)
+	}
+}
