@@ -16,15 +16,15 @@ const (
 	dialTime    = 10 * time.Second
 )
 
-// refusal is a connection that the rules do not allow.
-type refusal struct {
+// barred is a connection that the rules do not allow.
+type barred struct {
 	why  string
 	rule int
 	addr netip.Addr
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return r.why }
+func (r *barred) Error() string { return r.why }
 
 // dial connects to a name that the rules allow. It is resolved once, each
 // address is judged, and what is dialled is an address that was.
@@ -36,7 +36,7 @@ func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, ne
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
-	last := error(&refusal{"the name has no address", -1, netip.Addr{}})
+	last := error(&barred{"the name has no address", -1, netip.Addr{}})
 	for _, a := range addrs {
 		a = a.Unmap()
 		if r := s.judge(a, port); r != nil {
@@ -53,7 +53,7 @@ func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, ne
 }
 
 // judge says why an address that a name has resolved to is not connected to.
-func (s *Session) judge(a netip.Addr, port int) *refusal {
+func (s *Session) judge(a netip.Addr, port int) *barred {
 	rules := s.rules()
 	verdict, rule := rules.Resolved(a, port)
 	switch {
@@ -62,9 +62,9 @@ func (s *Session) judge(a netip.Addr, port int) *refusal {
 		if rule >= 0 {
 			why = "the name resolves to an address that a rule denies"
 		}
-		return &refusal{why, rule, a}
+		return &barred{why, rule, a}
 	case s.Own(a) && !namesIt(rules, rule, a):
-		return &refusal{"the name resolves to an address of this machine", -1, a}
+		return &barred{"the name resolves to an address of this machine", -1, a}
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func isOwn(a netip.Addr) bool {
 
 // whyNot says in a few words why a connection was not made.
 func whyNot(err error) (why string, rule int, addr netip.Addr) {
-	if r, ok := errors.AsType[*refusal](err); ok {
+	if r, ok := errors.AsType[*barred](err); ok {
 		return r.why, r.rule, r.addr
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {

@@ -29,7 +29,7 @@ func packet(from, to string, protocol tcpip.TransportProtocolNumber, payload []b
 
 // What is neither TCP nor a question for a name is dropped, counted and told.
 func TestDrops(t *testing.T) {
-	l := newLab(t, allow("203.0.113.0/24", "8.8.8.8"))
+	l := newWorld(t, allow("203.0.113.0/24", "8.8.8.8"))
 	v6 := make([]byte, 60)
 	v6[0] = 0x60
 	dropped := [][]byte{
@@ -69,7 +69,7 @@ func TestDrops(t *testing.T) {
 
 // A name is answered wherever the question is sent, and never asked for.
 func TestNameServersElsewhere(t *testing.T) {
-	l := newLab(t, allow("api.test", "8.8.8.8"))
+	l := newWorld(t, allow("api.test", "8.8.8.8"))
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("secret.exfil.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	b, err := q.Pack()
 	if err != nil {
@@ -89,7 +89,7 @@ func TestNameServersElsewhere(t *testing.T) {
 // A sandbox that asks for a lot does not fill anybody's log.
 func TestFloodOfEvents(t *testing.T) {
 	var told atomic.Int64
-	l := newLab(t, allow(), func(o *Options) { o.Report = func(Event) { told.Add(1) } })
+	l := newWorld(t, allow(), func(o *Options) { o.Report = func(Event) { told.Add(1) } })
 	p := packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 8))
 	const flood = 20_000
 	for range flood {

@@ -26,7 +26,7 @@ func allow(hosts ...string) *brig.Egress {
 	return e
 }
 
-func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+func parrot(c net.Conn) { _, _ = io.Copy(c, c) }
 
 // said sends text and returns everything that comes back.
 func said(t *testing.T, c net.Conn, text string) string {
@@ -40,11 +40,11 @@ func said(t *testing.T, c net.Conn, text string) string {
 }
 
 func TestAllowedByName(t *testing.T) {
-	l := newLab(t, allow("api.test", "*.cdn.test"))
+	l := newWorld(t, allow("api.test", "*.cdn.test"))
 	l.name("api.test", "203.0.113.5")
 	l.name("a.cdn.test", "203.0.113.6")
-	l.serve("203.0.113.5:5432", echo)
-	l.serve("203.0.113.6:9000", echo)
+	l.serve("203.0.113.5:5432", parrot)
+	l.serve("203.0.113.6:9000", parrot)
 	for _, c := range []struct {
 		name string
 		port int
@@ -68,7 +68,7 @@ func TestAllowedByName(t *testing.T) {
 }
 
 func TestNothingElse(t *testing.T) {
-	l := newLab(t, allow("api.test"))
+	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")
 	l.name("evil.test", "203.0.113.66")
 	for _, name := range []string{"evil.test", "xapi.test", "api.test.evil.test", "secret.exfil.test", "localhost", "metadata.google.internal"} {
@@ -80,7 +80,7 @@ func TestNothingElse(t *testing.T) {
 		"203.0.113.66", "203.0.113.5", "8.8.8.8", "10.0.0.1", "127.0.0.1", "169.254.169.254", "100.100.100.200",
 		"198.18.0.1", "198.18.0.16", "198.18.0.77", "198.19.255.254", "192.168.1.1", "224.0.0.1", "255.255.255.255", "0.0.0.0",
 	} {
-		l.serve(addr+":80", echo)
+		l.serve(addr+":80", parrot)
 		if c, err := l.dial(netip.MustParseAddr(addr), 80); err == nil {
 			c.Close()
 			t.Errorf("%s is connected to", addr)
@@ -93,12 +93,12 @@ func TestNothingElse(t *testing.T) {
 
 // What a name resolves to is judged, and only what was judged is dialled.
 func TestRebinding(t *testing.T) {
-	l := newLab(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
+	l := newWorld(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
 	l.flip = true
 	l.name("rebind.test", "203.0.113.5", "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:127.0.0.1", "64:ff9b::7f00:1")
-	l.serve("203.0.113.5:80", echo)
+	l.serve("203.0.113.5:80", parrot)
 	for _, a := range []string{"127.0.0.1:80", "10.0.0.1:80", "169.254.169.254:80", "[::1]:80", "[fd00:ec2::254]:80", "[64:ff9b::7f00:1]:80", "203.0.113.99:80"} {
-		l.serve(a, echo)
+		l.serve(a, parrot)
 	}
 	good := 0
 	for range 80 {
@@ -138,9 +138,9 @@ func TestRebinding(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	l := newLab(t, allow("203.0.113.0/24", "10.1.0.0/16"))
+	l := newWorld(t, allow("203.0.113.0/24", "10.1.0.0/16"))
 	for _, a := range []string{"203.0.113.5:22", "10.1.2.3:22", "10.2.0.1:22", "203.0.113.99:22"} {
-		l.serve(a, echo)
+		l.serve(a, parrot)
 	}
 	for addr, want := range map[string]bool{"203.0.113.5": true, "10.1.2.3": true, "10.2.0.1": false, "8.8.8.8": false, "203.0.113.99": false} {
 		c, err := l.dial(netip.MustParseAddr(addr), 22)
@@ -162,7 +162,7 @@ func hello(t *testing.T, name string) string {
 }
 
 func TestFirstWords(t *testing.T) {
-	l := newLab(t, allow("api.test"))
+	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")
 	arrived := make(chan string, 1)
 	l.serve("203.0.113.5:443", func(c net.Conn) {
@@ -211,7 +211,7 @@ func TestFirstWords(t *testing.T) {
 }
 
 func TestServerThatSpeaksFirst(t *testing.T) {
-	l := newLab(t, allow("mail.test"))
+	l := newWorld(t, allow("mail.test"))
 	l.name("mail.test", "203.0.113.5")
 	l.serve("203.0.113.5:25", func(c net.Conn) {
 		fmt.Fprint(c, "220 ready\r\n")
@@ -237,11 +237,11 @@ func TestServerThatSpeaksFirst(t *testing.T) {
 }
 
 func TestTightened(t *testing.T) {
-	l := newLab(t, allow("a.test", "b.test", "203.0.113.7"))
+	l := newWorld(t, allow("a.test", "b.test", "203.0.113.7"))
 	l.name("a.test", "203.0.113.5")
 	l.name("b.test", "203.0.113.6")
 	for _, a := range []string{"203.0.113.5:80", "203.0.113.6:80", "203.0.113.7:80"} {
-		l.serve(a, echo)
+		l.serve(a, parrot)
 	}
 	open := map[string]net.Conn{}
 	for _, n := range []string{"a.test", "b.test"} {
@@ -286,7 +286,7 @@ func TestTightened(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	l := newLab(t, allow("api.test"))
+	l := newWorld(t, allow("api.test"))
 	a, ok := l.address("api.test")
 	if !ok || !brig.UplinkNetwork.Contains(a) {
 		t.Fatalf("api.test is %v", a)

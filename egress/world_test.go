@@ -58,9 +58,9 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// lab is a sandbox with a network stack, its session, and a world of addresses
+// world is a sandbox with a network stack, its session, and a world of addresses
 // on which servers of the test listen.
-type lab struct {
+type world struct {
 	*Session
 	t     *testing.T
 	wire  *wire // the sandbox's end
@@ -70,16 +70,16 @@ type lab struct {
 	events []Event
 	dialed []string                // every address that was connected to
 	asked  []string                // every name that was resolved outside
-	world  map[string]string       // address:port -> listener
+	places map[string]string       // address:port -> listener
 	zone   map[string][]netip.Addr // name. -> addresses, in turns of one if flip
 	flip   bool
 	udp    chan []byte
 }
 
-func newLab(t *testing.T, rules *brig.Egress, change ...func(*Options)) *lab {
+func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world {
 	t.Helper()
 	sandbox, host := newWire()
-	l := &lab{t: t, wire: sandbox, world: map[string]string{}, zone: map[string][]netip.Addr{}}
+	l := &world{t: t, wire: sandbox, places: map[string]string{}, zone: map[string][]netip.Addr{}}
 	o := Options{
 		Rules: *rules, Resolver: l, Own: func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") },
 		Dial: l.connectTo,
@@ -132,7 +132,7 @@ func newLab(t *testing.T, rules *brig.Egress, change ...func(*Options)) *lab {
 }
 
 // LookupNetIP implements Resolver.
-func (l *lab) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (l *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, host)
@@ -148,10 +148,10 @@ func (l *lab) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, erro
 }
 
 // connectTo is the world's way to dial.
-func (l *lab) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
+func (l *world) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	l.mu.Lock()
 	l.dialed = append(l.dialed, address)
-	to, ok := l.world[address]
+	to, ok := l.places[address]
 	l.mu.Unlock()
 	if !ok {
 		return nil, errors.New("connection refused")
@@ -160,7 +160,7 @@ func (l *lab) connectTo(ctx context.Context, _, address string) (net.Conn, error
 }
 
 // serve has f serve connections to an address and port of the world.
-func (l *lab) serve(address string, f func(net.Conn)) {
+func (l *world) serve(address string, f func(net.Conn)) {
 	l.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -178,24 +178,24 @@ func (l *lab) serve(address string, f func(net.Conn)) {
 	}()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.world[address] = ln.Addr().String()
+	l.places[address] = ln.Addr().String()
 }
 
-func (l *lab) name(name string, addrs ...string) {
+func (l *world) name(name string, addrs ...string) {
 	for _, a := range addrs {
 		l.zone[name+"."] = append(l.zone[name+"."], netip.MustParseAddr(a))
 	}
 }
 
 // dial connects from inside the sandbox.
-func (l *lab) dial(a netip.Addr, port int) (net.Conn, error) {
+func (l *world) dial(a netip.Addr, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
 	defer cancel()
 	return gonet.DialContextTCP(ctx, l.guest, tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.As4()), Port: uint16(port)}, ipv4.ProtocolNumber)
 }
 
 // lookup asks for a name from inside, by UDP.
-func (l *lab) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, bool) {
+func (l *world) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	n, err := dnsmessage.NewName(name)
 	if err != nil {
@@ -210,7 +210,7 @@ func (l *lab) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, boo
 }
 
 // exchange sends one UDP message to the resolver and returns what comes back.
-func (l *lab) exchange(message []byte) (dnsmessage.Message, bool) {
+func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	var out dnsmessage.Message
 	_ = l.wire.Send(datagram(brig.UplinkGateway, dnsPort, message))
@@ -241,7 +241,7 @@ func datagram(to netip.Addr, port int, payload []byte) []byte {
 }
 
 // address resolves a name inside, or says that it does not.
-func (l *lab) address(name string) (netip.Addr, bool) {
+func (l *world) address(name string) (netip.Addr, bool) {
 	l.t.Helper()
 	m, ok := l.lookup(name+".", dnsmessage.TypeA)
 	if !ok {
@@ -256,7 +256,7 @@ func (l *lab) address(name string) (netip.Addr, bool) {
 }
 
 // connect resolves a name and connects to it, from inside.
-func (l *lab) connectName(name string, port int) (net.Conn, error) {
+func (l *world) connectName(name string, port int) (net.Conn, error) {
 	l.t.Helper()
 	a, ok := l.address(name)
 	if !ok {
@@ -266,7 +266,7 @@ func (l *lab) connectName(name string, port int) (net.Conn, error) {
 }
 
 // outside says what has been dialled and resolved.
-func (l *lab) outside() (dialed, asked []string) {
+func (l *world) outside() (dialed, asked []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.dialed), slices.Clone(l.asked)
