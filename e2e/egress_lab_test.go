@@ -315,7 +315,8 @@ func (l *lab) arrived() []string {
 		out = append(out, fmt.Sprintf("%s: %d connections, %d bytes", at, n, l.bytes[at]))
 	}
 	for to, n := range l.wire {
-		if slices.Contains(sinks, to) {
+		// The test itself speaks with its server on loopback.
+		if slices.Contains(sinks, to) && to != "127.0.0.1" {
 			out = append(out, fmt.Sprintf("%s: %d packets", to, n))
 		}
 	}

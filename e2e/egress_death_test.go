@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Without its server a sandbox goes on, and nothing leaves it. The next server
+// gives it back the way out that its rules say.
+func TestEgressServerKilled(t *testing.T) {
+	if !inLab(t) {
+		return
+	}
+	l := newEgressLab(t)
+	l.name("ok.test", good)
+	var came atomic.Int64
+	l.serve(80, func(c net.Conn) { came.Add(1); greet(c) })
+	dir := dataDir(t)
+	config := filepath.Join(t.TempDir(), "brig.yaml")
+	if err := os.WriteFile(config, []byte("egress: {resolver: \""+nameOne+"\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, dir, "--config", config)
+	c := s.client()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	box, err := c.Create(ctx, brig.Spec{Egress: brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const loop = attempts + `
+import time
+while True:
+    tcp("ok.test", 80, b"GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n")
+    tcp("` + evil + `", 80)
+    time.sleep(0.02)
+`
+	if _, err := c.Processes(box.Spec.Name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"python3", "-u", "-c", loop}}, NoInput: true}); err != nil {
+		t.Fatal(err)
+	}
+	comes := func(within time.Duration) bool {
+		was := came.Load()
+		for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if came.Load() > was {
+				return true
+			}
+		}
+		return false
+	}
+	t.Run("alive", func(t *testing.T) {
+		if !comes(20 * time.Second) {
+			t.Error("nothing arrives while the server runs")
+		}
+		time.Sleep(time.Second) // a process is kept over a server's death when it has run for a moment
+	})
+	t.Run("killed", func(t *testing.T) {
+		s.kill()
+		time.Sleep(200 * time.Millisecond) // what was on its way
+		if comes(2 * time.Second) {
+			t.Error("something leaves without the server")
+		}
+		if host := hostOf(t, dir).Processes(); len(host) == 0 {
+			t.Error("the sandbox is gone, too")
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		s = startServer(t, dir, "--config", config)
+		if !comes(20 * time.Second) {
+			t.Errorf("nothing arrives with the next server: %s", s.errs)
+		}
+		c = s.client()
+		if _, err := c.SetEgress(ctx, box.Spec.Name, brig.Egress{}); err != nil {
+			t.Fatal(err)
+		}
+		if comes(time.Second) {
+			t.Error("something leaves without rules")
+		}
+	})
+	if got := l.arrived(); len(got) > 0 {
+		t.Errorf("%q arrived", got)
+	}
+}
