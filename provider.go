@@ -73,8 +73,9 @@ type Instance interface {
 	// Uplink gives the machine a network interface with the addresses of UplinkNetwork,
 	// and returns its other end. A machine has one at a time: a second takes
 	// the place of the first. The machine trusts the authority, certificates
-	// in PEM, besides those of its image; none is none. Unimplemented where a
-	// machine cannot have one.
+	// in PEM, besides those of its image; none is none. They are among those
+	// in /etc/ssl/certs/ca-certificates.crt, and alone in brig.pem beside it.
+	// Unimplemented where a machine cannot have one.
 	Uplink(ctx context.Context, authority []byte) (Uplink, error)
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.

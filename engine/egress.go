@@ -202,10 +202,11 @@ func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
 		"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
 }
 
-// bundle is where a sandbox's authorities are; see brig.Instance.Uplink.
+// bundle is where a sandbox's authorities are, and authority where its own is
+// alone, in every image; see guest/agent.
 const (
 	bundle    = "/etc/ssl/certs/ca-certificates.crt"
-	authority = "/usr/local/share/ca-certificates/brig.crt"
+	authority = "/etc/ssl/certs/brig.pem"
 )
 
 // withAuthority returns a sandbox's environment, in which programs that have a

@@ -22,8 +22,12 @@ var otherBundles = [...]string{
 	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// anchor is from where Debian's update-ca-certificates makes the bundle anew.
-const anchor = "/usr/local/share/ca-certificates/brig.crt"
+// alone has the authority and nobody else, for programs with a list of their
+// own. From anchor, Debian's update-ca-certificates makes the bundle anew.
+const (
+	alone  = "/etc/ssl/certs/brig.pem"
+	anchor = "/usr/local/share/ca-certificates/brig.crt"
+)
 
 // acquaint tells the sandbox's programs who resolves names, and whom to trust.
 func acquaint(resolver netip.Addr, authority []byte) error {
@@ -36,6 +40,9 @@ func acquaint(resolver netip.Addr, authority []byte) error {
 		return nil
 	}
 	if err := extend(bundle, authority); err != nil {
+		return err
+	}
+	if err := ensure(alone, authority); err != nil {
 		return err
 	}
 	for _, name := range otherBundles {

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"unsafe"
@@ -73,7 +74,7 @@ func (t *tun) read(b []byte) ([]byte, error) {
 			case err == syscall.EAGAIN:
 				return len(b) > 0
 			case err != nil || n == 0:
-				failed = errors.Join(err, os.ErrClosed)
+				failed = fmt.Errorf("read %s: %d bytes, %w", tunFile, n, err)
 				return true
 			}
 			wire.PutPacketHeader(b[at-wire.PacketHeader:at], n)

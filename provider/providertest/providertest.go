@@ -114,6 +114,10 @@ func Run(t *testing.T, h Harness) {
 		{"UplinkEnd", false, testUplinkEnd},
 		{"UplinkRecovered", false, testUplinkRecovered},
 		{"UplinkBound", false, testUplinkBound},
+		{"UplinkFrozen", true, testUplinkFrozen},
+		{"UplinkLarge", true, testUplinkLarge},
+		{"UplinkSettings", true, testUplinkSettings},
+		{"UplinkHostileFiles", true, testUplinkHostileFiles},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.real && !h.Real {

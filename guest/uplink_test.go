@@ -1,0 +1,142 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// uplinkTo returns an uplink to an agent that a test plays: it is asked once
+// and says yes.
+func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	g := &Guest{Dial: func(context.Context) (net.Conn, error) { return ours, nil }}
+	asked := make(chan wire.Uplink, 1)
+	go func() {
+		var call wire.Call
+		f, err := wire.NewReader(theirs).Read()
+		if err == nil {
+			err = json.Unmarshal(f.Payload, &call)
+		}
+		if err == nil && call.Op == wire.OpUplink && call.Uplink != nil {
+			asked <- *call.Uplink
+			_ = wire.Write(theirs, wire.TypeOK, nil)
+		}
+		close(asked)
+	}()
+	up, err := g.Uplink(t.Context(), []byte("authority"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { up.Close(); theirs.Close() })
+	return up, theirs, <-asked
+}
+
+func TestUplinkCall(t *testing.T) {
+	_, _, got := uplinkTo(t)
+	if got.Address != "198.18.0.2/15" || got.Gateway != "198.18.0.1" || got.MTU != 65535 || string(got.Authority) != "authority" {
+		t.Errorf("asked for %+v", got)
+	}
+}
+
+// Whatever comes that is no packet ends it, for both directions.
+func TestUplinkHostile(t *testing.T) {
+	for name, bytes := range map[string][]byte{"no length": {0, 0}, "cut": {0, 5, 1}, "half a length": {9}} {
+		up, agent, _ := uplinkTo(t)
+		go func() {
+			_, _ = agent.Write(append(wire.AppendPacket(nil, []byte("fine")), bytes...))
+			agent.Close()
+		}()
+		b := make([]byte, brig.UplinkMTU)
+		if n, err := up.Receive(b); err != nil || string(b[:n]) != "fine" {
+			t.Errorf("%s: before it: %q, %v", name, b[:n], err)
+		}
+		for range 2 {
+			if n, err := up.Receive(b); n != 0 || !errors.Is(err, ErrLost) {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+		}
+		if err := up.Send([]byte("x")); !errors.Is(err, ErrLost) {
+			t.Errorf("%s: send: %v", name, err)
+		}
+	}
+}
+
+// A machine that does not read holds up nobody, and gets what there was room
+// for when it reads again.
+func TestUplinkNobodyReads(t *testing.T) {
+	up, agent, _ := uplinkTo(t)
+	packet := bytes.Repeat([]byte("x"), 60000)
+	const sent = 3 * queued / 60000
+	for range sent {
+		if err := up.Send(packet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, b := wire.NewPackets(agent), make([]byte, wire.MaxPacket)
+	got := 0
+	for {
+		_ = agent.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		n, err := r.Read(b)
+		if err != nil {
+			break
+		}
+		if !bytes.Equal(b[:n], packet) {
+			t.Fatalf("packet %d has %d bytes", got, n)
+		}
+		got++
+	}
+	if most := 2*queued/60000 + 1; got == 0 || got > most || got >= sent {
+		t.Errorf("%d of %d packets came, at most %d may wait", got, sent, most)
+	}
+}
+
+// Closing ends a call that waits, and a write that nobody reads.
+func TestUplinkClose(t *testing.T) {
+	up, agent, _ := uplinkTo(t)
+	received := make(chan error, 1)
+	go func() {
+		_, err := up.Receive(make([]byte, brig.UplinkMTU))
+		received <- err
+	}()
+	if err := up.Send([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := up.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-received; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("receive: %v", err)
+	}
+	if err := up.Send([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("send: %v", err)
+	}
+	if _, err := io.ReadAll(agent); err != nil {
+		t.Errorf("the agent is not told: %v", err)
+	}
+}
+
+// A guest that does not answer is waited for as long as the caller wants.
+func TestUplinkNoAnswer(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	go io.Copy(io.Discard, theirs)
+	g := &Guest{Dial: func(context.Context) (net.Conn, error) { return ours, nil }}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
+	if _, err := g.Uplink(ctx, nil); !errors.Is(err, why) {
+		t.Errorf("%v, want %v", err, why)
+	}
+}
