@@ -27,10 +27,10 @@ func attack(name string, args []string) error {
 		return fill(args[0])
 	case "inodes":
 		return inodes(args[0], args[1])
-	case "pour":
-		return pour(args[0], args[1], args[2])
-	case "drain":
-		return drain(args[0])
+	case "link":
+		return link()
+	case "link-elsewhere":
+		return linkElsewhere()
 	case "flood":
 		return flood()
 	}
