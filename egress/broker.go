@@ -68,7 +68,7 @@ func (x *exchange) broker(out *http.Request) *refusal {
 	if no := x.putBody(out); no != nil {
 		return no
 	}
-	x.scrub = newScrubber(x.grants, x.pairs)
+	x.scrub = x.n.scrubber(x.grants, x.pairs)
 	// What comes back is searched: so it has to be in the clear, and whole. A
 	// value that is asked for in two halves would not be found in either.
 	out.Header.Set("Accept-Encoding", "identity")

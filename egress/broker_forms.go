@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"html"
 	"net/url"
 	"strings"
@@ -15,8 +16,27 @@ import (
 // encrypts, compresses or reverses what it was sent, and sends it back, gives
 // it away. Only hosts that are trusted with a value get it.
 type scrubber struct {
+	key    string // what it was made of
 	values *swaps
 	names  *swaps // in lower case: names of fields lose theirs on the way
+}
+
+// scrubber returns the scrubber of a request: mostly that of the one before.
+func (n *inspection) scrubber(grants []grant, pairs []swap) *scrubber {
+	var key strings.Builder
+	for _, g := range grants {
+		fmt.Fprintf(&key, "%q %q\n", g.Placeholder, g.value)
+	}
+	for _, p := range pairs {
+		fmt.Fprintf(&key, "%q %q\n", p.old, p.new)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.scrub == nil || n.scrub.key != key.String() {
+		n.scrub = newScrubber(grants, pairs)
+		n.scrub.key = key.String()
+	}
+	return n.scrub
 }
 
 func newScrubber(grants []grant, pairs []swap) *scrubber {
@@ -28,7 +48,7 @@ func newScrubber(grants []grant, pairs []swap) *scrubber {
 	for i, w := range list {
 		lower[i] = swap{old: bytes.ToLower(w.old)}
 	}
-	return &scrubber{newSwaps(list), newSwaps(lower)}
+	return &scrubber{values: newSwaps(list), names: newSwaps(lower)}
 }
 
 // forms returns the forms of one value, each with that of the placeholder.

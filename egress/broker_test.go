@@ -98,7 +98,7 @@ func TestBrokerPlaces(t *testing.T) {
 // what is read whole and in ones of which nobody says how long they are.
 func TestBrokerBodyInPieces(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		for _, length := range []int64{-1, 200 << 10, 100} {
+		for _, length := range []int64{-1, 70 << 10, 100} {
 			k := &keep{}
 			l := newLab(t, true, k)
 			l.keys = []Secret{key(brig.SecretBody)}

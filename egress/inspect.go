@@ -49,6 +49,7 @@ type inspection struct {
 
 	mu      sync.Mutex
 	ended   bool
+	scrub   *scrubber // of the last request
 	serving sync.WaitGroup
 }
 
@@ -63,7 +64,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 	n := &inspection{inspector: i, host: canonicalHost(host), port: port, secure: secure}
 	n.forward = newUpstream(ctx, n)
 	closed := make(chan struct{})
-	conn = &closing{Conn: conn, closed: closed}
+	conn = &closing{Conn: conn, ended: func() { close(closed) }}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	protocol := ""
@@ -117,12 +118,12 @@ func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
 // closing is a connection that says when it is closed.
 type closing struct {
 	net.Conn
-	once   sync.Once
-	closed chan struct{}
+	once  sync.Once
+	ended func()
 }
 
 func (c *closing) Close() error {
-	defer c.once.Do(func() { close(c.closed) })
+	defer c.once.Do(c.ended)
 	return c.Conn.Close()
 }
 

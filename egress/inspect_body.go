@@ -31,8 +31,7 @@ func (o *outgoing) Read(p []byte) (int, error) {
 // say where messages end or who one is.
 func (x *exchange) send(out *http.Request) (trailer http.Header) {
 	for name := range x.in.Trailer {
-		if _, _, why := cutField(name + ":"); why == "" && trailerField(name+":") == "" &&
-			!isCredential(name) && !strings.HasPrefix(name, "Proxy-") && !isHop(name) {
+		if trailerField(name+":") == "" && !isCredential(name) && !strings.HasPrefix(name, "Proxy-") && !isHop(name) {
 			if trailer == nil {
 				trailer = http.Header{}
 			}

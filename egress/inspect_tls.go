@@ -92,14 +92,8 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	closed := make(chan struct{})
 	stop := context.AfterFunc(u.ctx, func() { conn.Close() })
-	c := &closing{Conn: conn, closed: closed}
-	go func() { // so that what is kept for later is not kept after its end
-		<-closed
-		stop()
-	}()
-	return c, nil
+	return &closing{Conn: conn, ended: func() { stop() }}, nil
 }
 
 // dialTLS speaks TLS with the host, who has to prove that it is it.

@@ -1,0 +1,137 @@
+package egress
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// frame is a frame of HTTP/2 on stream 1, or 0 for settings.
+func frame(kind, flags byte, payload string) string {
+	stream := uint32(1)
+	if kind == 4 {
+		stream = 0
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:]
+	b = append(b, kind, flags)
+	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
+}
+
+// fields encodes fields plainly: name, value, name, value.
+func fields(list ...string) string {
+	var b strings.Builder
+	for i, s := range list {
+		if i%2 == 0 {
+			b.WriteByte(0) // literal, without indexing, with a name of its own
+		}
+		b.WriteByte(byte(len(s)))
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+func TestInspectSmugglingH2(t *testing.T) {
+	const settings, headers, data, endStream, endHeaders = 4, 1, 0, 1, 4
+	whole := func(list ...string) string { return frame(headers, endStream|endHeaders, fields(list...)) }
+	open := func(list ...string) string { return frame(headers, endHeaders, fields(list...)) }
+	ok := []string{":method", "GET", ":scheme", "https", ":authority", labHost, ":path", "/ok"}
+	with := func(more ...string) []string { return append(append([]string(nil), ok...), more...) }
+	asked := func(path, authority string) []string {
+		return []string{":method", "GET", ":scheme", "https", ":authority", authority, ":path", path}
+	}
+	for _, c := range []struct {
+		name, frames string
+		want         int // requests that the server sees
+	}{
+		{"control", whole(ok...), 1},
+		{"control: a body", open(with("content-length", "5")...) + frame(data, endStream, "hello"), 1},
+		{"control: the host twice", whole(with("host", labHost)...), 1},
+		{"another host beside the authority", whole(with("host", "evil.test")...), 0},
+		{"two hosts", whole(with("host", labHost, "host", "evil.test")...), 0},
+		{"another authority", whole(asked("/ok", "evil.test")...), 0},
+		{"no authority, another host", whole(":method", "GET", ":scheme", "https", ":path", "/ok", "host", "evil.test"), 0},
+		{"no host", whole(":method", "GET", ":scheme", "https", ":path", "/ok"), 0},
+		{"a user", whole(asked("/ok", "x@"+labHost)...), 0},
+		{"absolute, another host", whole(asked("https://evil.test/ok", labHost)...), 0},
+		{"absolute, another scheme", whole(asked("http://api.test/ok", labHost)...), 0},
+		{"no slash", whole(asked("ok", labHost)...), 0},
+		{"a star", whole(asked("*", labHost)...), 0},
+		{"an empty path", whole(asked("", labHost)...), 0},
+		{"a line in the path", whole(asked("/ok HTTP/1.1\r\nX: y", labHost)...), 0},
+		{"a fragment", whole(asked("/ok#x", labHost)...), 0},
+		{"a line in a value", whole(with("x-a", "b\r\nx-c: d")...), 0},
+		{"NUL in a value", whole(with("x-a", "b\x00c")...), 0},
+		{"a colon in a name", whole(with("x-a: b", "c")...), 0},
+		{"a line in a name", whole(with("x-a\r\nb", "c")...), 0},
+		{"capitals in a name", whole(with("X-A", "b")...), 0},
+		{"a coding", open(with("transfer-encoding", "chunked")...) + frame(data, endStream, "0\r\n\r\n"+inner), 0},
+		{"a connection", whole(with("connection", "upgrade", "upgrade", "websocket")...), 0},
+		{"two lengths", open(with("content-length", "5", "content-length", "6")...) + frame(data, endStream, "hello"), 0},
+		{"a length that is none", open(with("content-length", "x")...) + frame(data, endStream, "hello"), 0},
+		{"an underscore", open(with("content_length", "0")...) + frame(data, endStream, inner), 0},
+		{"a line in the method", whole(":method", "GET / HTTP/1.1\r\n\r\nGET", ":scheme", "https", ":authority", labHost, ":path", "/ok"), 0},
+		{"CONNECT", whole(":method", "CONNECT", ":authority", labHost), 0},
+		{"CONNECT for WebSocket", whole(":method", "CONNECT", ":protocol", "websocket", ":scheme", "https", ":authority", labHost, ":path", "/ok"), 0},
+		{"two paths", whole(with(":path", "/smuggled")...), 0},
+		{"a path after the fields", whole(append(with("x-a", "b"), ":path", "/smuggled")...), 0},
+		{"an unknown pseudo field", whole(with(":x", "y")...), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var seen []string
+			l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					seen = append(seen, r.Method+" "+r.Host+" "+r.RequestURI+" "+string(body))
+				}
+			}))
+			l.rules.Rules = []brig.EgressRule{{Host: labHost, Methods: []string{"GET"}, Paths: []string{"/ok"}}}
+			conn := tls.Client(l.connect(), &tls.Config{RootCAs: l.trust(), ServerName: labHost, NextProtos: []string{"h2"}})
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			// The last request is to be refused; its answer says that all before
+			// have been looked at.
+			last := strings.ReplaceAll(whole(asked("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")
+			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(settings, 0, "")+c.frames+last)
+			answered := 0
+			for head := make([]byte, 9); answered < 2; {
+				if _, err := io.ReadFull(conn, head); err != nil {
+					break
+				}
+				body := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+				if _, err := io.ReadFull(conn, body); err != nil {
+					break
+				}
+				if head[3] == 3 || head[3] == 7 || head[3] == headers { // an answer, or none
+					answered++
+				}
+				if head[3] == 7 { // it goes away
+					break
+				}
+			}
+			conn.Close()
+			l.over.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if len(seen) != c.want || c.want == 0 && l.dials.Load() > 0 {
+				t.Errorf("the server saw %q, and was dialled %d times", seen, l.dials.Load())
+			}
+			for _, s := range seen {
+				if !strings.HasPrefix(s, "GET api.test /ok ") {
+					t.Errorf("the server saw %q", s)
+				}
+			}
+			if answered == 0 {
+				t.Error("nothing came back")
+			}
+		})
+	}
+}
