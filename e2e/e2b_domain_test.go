@@ -86,3 +86,10 @@ func TestE2BDomain(t *testing.T) {
 	t.Run("sandbox", func(t *testing.T) { s.checks(t, 24, "sandbox.mjs") })
 	t.Run("code", func(t *testing.T) { s.checks(t, 11, "code.mjs") })
 }
+
+// A WebSocket reaches a server in a sandbox by its host name and by headers, and
+// ends with the sandbox.
+func TestE2BWebSocket(t *testing.T) {
+	s := startE2BDomain(t)
+	s.checks(t, 10, "websocket.mjs", "BRIG_URL="+s.url)
+}
