@@ -52,6 +52,7 @@ func Auth(keys Keys, next http.Handler) http.Handler {
 			fail(w, r, err)
 			return
 		}
+		AllowBody(w, r)
 		next.ServeHTTP(w, r.WithContext(brig.WithActor(r.Context(), actor)))
 	})
 }

@@ -15,18 +15,27 @@ import (
 // MaxBody bounds a JSON body. Archives are streamed and not bound by it.
 const MaxBody = 64 << 20
 
-// bodyTimeout is how long a client may take to send a body.
-const bodyTimeout = 2 * time.Minute
+// How long a client may take to send a body: one that has shown a key or a
+// token, and one that has not.
+const (
+	bodyTimeout     = 2 * time.Minute
+	strangerTimeout = 3 * time.Second
+)
 
-// hurry bounds how long r's body may take to come, read or not. Without a
-// body there is nothing to bound: then net/http reads on to notice the
-// client's end, and a deadline would look like one.
-func hurry(w http.ResponseWriter, r *http.Request) {
+// hurry bounds how long r's body may take to come, read or not: it is a
+// stranger's until AllowBody says otherwise. Without a body there is nothing
+// to bound: then net/http reads on to notice the client's end, and a deadline
+// would look like one.
+func hurry(w http.ResponseWriter, r *http.Request, d time.Duration) {
 	if r.Body != nil && r.Body != http.NoBody {
 		// A writer that has no deadlines, as in tests, needs none.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
 	}
 }
+
+// AllowBody gives r's body the time that those have who have shown who they
+// are. It is called before any of it is read.
+func AllowBody(w http.ResponseWriter, r *http.Request) { hurry(w, r, bodyTimeout) }
 
 // LongBody lifts the bound on how long a body may take, for one that is
 // streamed.

@@ -56,7 +56,7 @@ func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		r = r.WithContext(context.WithValue(r.Context(), recorderKey{}, rec))
-		hurry(w, r)
+		hurry(w, r, strangerTimeout)
 		done := m.begin(r)
 		defer func() {
 			if p := recover(); p != nil {

@@ -85,7 +85,6 @@ func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
 	case d.Envd == nil:
 		d.fail(w, r, errMissing("the data plane"))
 	default:
-		door.LongBody(w)
 		d.Envd(w, r, d.access(s))
 	}
 }

@@ -34,6 +34,9 @@ func (d *Door) interpreter(w http.ResponseWriter, r *http.Request, s *brig.Sandb
 		d.fail(w, r, brig.Errorf(brig.Unauthenticated, "unauthorized access, please provide a valid access token"))
 		return
 	}
+	if token != "" {
+		door.AllowBody(w, r)
+	}
 	var err error
 	switch is := func(method string, length int) bool { return r.Method == method && len(path) == length }; {
 	case path[0] == "health" && is(http.MethodGet, 1):

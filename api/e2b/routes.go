@@ -113,6 +113,7 @@ func (d *Door) keyed(rt route) http.Handler {
 		door.Route(r, "e2b:"+rt.pattern)
 		keyed, err := d.authenticate(r)
 		if err == nil {
+			door.AllowBody(w, r)
 			err = rt.handle(w, keyed)
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b/envd/filesystempb"
 	"github.com/brig-run/brig/api/e2b/envd/processpb"
+	"github.com/brig-run/brig/door"
 )
 
 // Sandbox is the one that a request is for. The caller has found out whose it
@@ -94,6 +95,7 @@ func (e *Envd) Serve(w http.ResponseWriter, r *http.Request, s Sandbox) {
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
 	}
+	door.LongBody(w)
 	out := newWriter(w)
 	e.mux.ServeHTTP(out, withCall(r, s, out))
 	if out.finish() {
