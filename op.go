@@ -55,6 +55,8 @@ var (
 
 	OpPool = Op{"pool.get", "Pool", Admin, false}
 
+	OpTemplates = Op{"template.list", "Templates", Viewer, false}
+
 	OpImages      = Op{"image.list", "Images", Viewer, false}
 	OpGetImage    = Op{"image.get", "GetImage", Viewer, false}
 	OpImportImage = Op{"image.import", "ImportImage", Admin, true}
@@ -70,5 +72,6 @@ var Ops = []Op{
 	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
 	OpStat, OpListDir, OpRead, OpWatch, OpMakeDir, OpMove, OpUnlink, OpWrite, OpCompose,
 	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial, OpSetEgress,
+	OpTemplates,
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 }

@@ -16,6 +16,16 @@ type Spec struct {
 	Name string
 	// Image is an image's name or its digest ("sha256:…"). Default "host".
 	Image string
+	// Template is the name of one that says what Image is, and what is left out
+	// here. Image is then left out, too.
+	Template string `json:",omitempty"`
+	// Entrypoint has the image's entrypoint be the main program. Command's
+	// arguments are then its arguments, in the stead of the image's own.
+	Entrypoint bool `json:",omitempty"`
+	// User and Dir are those of commands that do not say. Default what the
+	// image says, else "user" and "/workspace".
+	User string `json:",omitempty"`
+	Dir  string `json:",omitempty"`
 	// Command is the sandbox's main program, started at once; its end is the
 	// sandbox's end. Without one the sandbox waits for Exec.
 	Command *Command

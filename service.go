@@ -81,6 +81,9 @@ type Service interface {
 	// Pool says what waits to be used.
 	Pool(ctx context.Context) ([]PoolShelf, error)
 
+	// Templates lists those that Spec.Template can name, by name.
+	Templates(ctx context.Context) ([]Template, error)
+
 	Images(ctx context.Context) ([]*Image, error)
 	GetImage(ctx context.Context, ref string) (*Image, error)
 	// ImportImage reads a tar archive of a root file system, an OCI layout, or

@@ -58,6 +58,9 @@ func checkCommand(cmd brig.Command) error {
 func checkSpec(s brig.Spec) error {
 	var c checker
 	c.text("name", s.Name)
+	c.text("template", s.Template)
+	c.text("default_user", s.User)
+	c.text("default_cwd", s.Dir)
 	c.text("image", s.Image)
 	c.dict("env", s.Env)
 	c.dict("labels", s.Labels)

@@ -44,6 +44,7 @@ func toLimits(l *wire.Limits) brig.Limits {
 
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
+		Template: s.Template, Entrypoint: s.Entrypoint, DefaultUser: s.User, DefaultCwd: s.Dir,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
 		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter), Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 	}
@@ -82,6 +83,7 @@ func toSandbox(s wire.Sandbox) *brig.Sandbox {
 		ID: brig.ID(s.ID), Tenant: s.Tenant, State: brig.State(s.State), Provider: s.Provider, Digest: s.Digest,
 		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool),
 		Spec: brig.Spec{
+			Template: s.Template, Entrypoint: s.Entrypoint, User: s.DefaultUser, Dir: s.DefaultCwd,
 			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
 			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
 			Egress: s.Egress.Noun(), Secrets: wire.ToSecrets(s.Secrets),

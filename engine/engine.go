@@ -46,6 +46,11 @@ type Options struct {
 	Pool PoolOptions
 	// Egress bounds where sandboxes may connect to.
 	Egress EgressOptions
+	// Templates are what Spec.Template can name.
+	Templates []brig.Template
+	// BuildMissing has the image of a template that has packages built when it
+	// is first wanted.
+	BuildMissing bool
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -61,6 +66,8 @@ type Engine struct {
 	looked   atomic.Int64 // processes that are looked after
 	capacity *capacity
 	pool     *pool
+	// templates have their defaults, and are never changed.
+	templates map[string]brig.Template
 
 	mu        sync.Mutex // guards the fields below
 	live      map[brig.ID]brig.Instance
@@ -70,6 +77,7 @@ type Engine struct {
 	ways      map[brig.ID]*way
 	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
 	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
+	builds    map[string]*build         // by the images' names
 }
 
 var _ brig.Service = (*Engine)(nil)
@@ -98,6 +106,8 @@ func New(ctx context.Context, o Options) *Engine {
 		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, ways: map[brig.ID]*way{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
 	}
 	e.pool = newPool(e, o.Pool)
+	e.builds = map[string]*build{}
+	e.fillTemplates(o.Templates)
 	e.guardImages()
 	return e
 }

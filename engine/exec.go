@@ -23,6 +23,7 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
 		return nil, err
 	}
+	cmd = inSandbox(v.rec.Spec, cmd)
 	in, rest, err := e.occupy(ctx, v.rec, cmd.Timeout)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 // named tells the operations that are about one sandbox: most are.
 func named(op brig.Op) bool {
 	switch op {
-	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool,
+	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool, brig.OpTemplates,
 		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
 		brig.OpRemoveImage:
 		return false

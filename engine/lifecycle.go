@@ -16,6 +16,10 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
+	spec, t, err := e.fromTemplate(spec)
+	if err != nil {
+		return nil, err
+	}
 	if spec, err = e.complete(spec); err != nil {
 		return nil, err
 	}
@@ -23,7 +27,7 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 		return nil, err
 	}
 	spec.Ephemeral, spec.Blank = false, false
-	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}})
+	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
 	if err != nil {
 		return nil, err
 	}

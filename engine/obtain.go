@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -17,12 +18,16 @@ type machine struct {
 	rec     *brig.Record
 	in      brig.Instance
 	session *interpreter.Session // nil when none waited
+	img     *brig.Image
+	notes   []string // beside those of its provider
 }
 
 // wish is what is wanted of a machine beyond its spec.
 type wish struct {
 	prefix string          // of its name, when the spec has none
 	kinds  []brig.Language // of interpreters that may wait in it, the best first
+	// template says what is to run in it before it is anybody's.
+	template *brig.Template
 }
 
 // obtain makes a sandbox that runs, from the pool if one waits there. What
@@ -31,17 +36,17 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 	m, err := e.register(ctx, v, spec, w)
 	if _, missing := errors.AsType[missingImage](err); missing {
 		// Not while anybody waits to remove an image: it may take minutes.
-		if lost := e.pullMissing(ctx, spec.Image); lost == nil {
-			m, err = e.register(ctx, v, spec, w)
-		} else if !errors.Is(lost, errNoPuller) {
-			err = imageError(lost)
-		}
+		m, err = e.registerMissing(ctx, v, spec, w, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = e.furnish(ctx, m); err != nil {
+	if err = e.furnish(ctx, m); err == nil {
+		err = e.prepare(ctx, m, w.template)
+	}
+	if err != nil {
 		_ = v.recorded() // before it is forgotten
+		e.drop(m.rec.ID)
 		e.undo(ctx, m)
 		return nil, err
 	}
@@ -49,7 +54,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		e.adopt(m.rec, m.in)
 		return m, nil
 	}
-	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), m.in.Notes()
+	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), slices.Concat(m.in.Notes(), m.notes)
 	var events []brig.Event
 	if v.op == brig.OpCreate {
 		// With the record, or not at all: what is not on record is no sandbox.
@@ -65,6 +70,31 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 	return m, nil
 }
 
+// registerMissing is register of a sandbox whose image was not here, when it
+// is, or something in its stead.
+func (e *Engine) registerMissing(ctx context.Context, v *visit, spec brig.Spec, w wish, missing error) (*machine, error) {
+	if t := w.template; t != nil && len(t.Packages)+len(t.StandIn) > 0 {
+		found, err := e.ensure(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		spec.Image = found
+		m, err := e.register(ctx, v, spec, w)
+		if err == nil && found != t.Image {
+			m.notes = append(m.notes, fmt.Sprintf("image: %s, which stands in for %s until somebody makes that (brig setup %s)", found, t.Image, t.Name))
+		}
+		return m, err
+	}
+	switch lost := e.pullMissing(ctx, spec.Image); {
+	case lost == nil:
+		return e.register(ctx, v, spec, w)
+	case errors.Is(lost, errNoPuller):
+		return nil, missing
+	default:
+		return nil, imageError(lost)
+	}
+}
+
 // register writes the record of a machine that is about to be made or bound,
 // and the call's intent with it. A claim from the pool comes first: the
 // record has the id of what was claimed. That of a claimed one-shot is written
@@ -76,13 +106,22 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	if err != nil {
 		return nil, err
 	}
-	spec.Env = withImage(img, spec.Env)
+	if spec, err = ofImage(img, spec); err != nil {
+		return nil, err
+	}
+	if spec.Command != nil {
+		main := inSandbox(spec, *spec.Command)
+		spec.Command = &main
+	}
 	now := e.Now().UTC()
-	m := &machine{rec: &brig.Record{Sandbox: brig.Sandbox{
+	m := &machine{img: img, rec: &brig.Record{Sandbox: brig.Sandbox{
 		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
 		Provider: e.Provider.Capabilities().Name, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),
 	}}}
+	if w.template != nil { // time to be ready in
+		m.rec.Expires = m.rec.Expires.Add(w.template.ReadyTimeout)
+	}
 	m.rec.ID = newID()
 	e.claim(m, w)
 	failpoint.Hit("engine.claimed")

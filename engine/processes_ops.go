@@ -23,6 +23,7 @@ func (d processDoor) Start(ctx context.Context, spec brig.ProcessSpec) (out *bri
 		if err := checkProcess(spec); err != nil {
 			return err
 		}
+		spec.Command = inSandbox(v.rec.Spec, spec.Command)
 		out, err = d.e.startProcess(ctx, v.rec, in, spec)
 		return err
 	})

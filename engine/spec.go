@@ -44,9 +44,22 @@ func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
 	if len(spec.Secrets) > 0 {
 		return spec, brig.Errorf(brig.Unimplemented, "there are no secrets yet").WithHint("leave out secrets")
 	}
+	if err := checkUser(spec.User); err != nil {
+		return spec, err
+	}
+	if err := checkDir(spec.Dir); err != nil {
+		return spec, err
+	}
 	if spec.Command != nil {
 		c := *spec.Command
-		if err := checkCommand(c); err != nil {
+		if spec.Entrypoint && c.Shell != "" {
+			return spec, brig.InvalidField("shell", "an entrypoint takes arguments and no script").WithHint("leave out entrypoint, or give a command")
+		}
+		whole := c
+		if spec.Entrypoint && len(c.Argv) == 0 {
+			whole.Argv = []string{"entrypoint"} // it is known when the image is
+		}
+		if err := checkCommand(whole); err != nil {
 			return spec, err
 		}
 		if c.Timeout < 0 || c.Timeout > e.Bounds.MaxTimeout {
@@ -133,13 +146,20 @@ func checkCommand(c brig.Command) error {
 	if len(c.Argv) > maxWords || size > maxCommand || len(c.Shell) > 120<<10 {
 		return brig.InvalidField("command", "it is too long").WithHint("put long scripts and inputs into files or stdin")
 	}
-	if c.Dir != "" && (!path.IsAbs(c.Dir) || strings.ContainsRune(c.Dir, 0)) {
-		return brig.InvalidField("cwd", "%q is not an absolute path", clip(c.Dir)).WithHint("for example /workspace")
+	if err := checkDir(c.Dir); err != nil {
+		return err
 	}
 	if err := checkUser(c.User); err != nil {
 		return err
 	}
 	return checkEnv("env", c.Env)
+}
+
+func checkDir(dir string) error {
+	if dir != "" && (!path.IsAbs(dir) || strings.ContainsRune(dir, 0)) {
+		return brig.InvalidField("cwd", "%q is not an absolute path", clip(dir)).WithHint("for example /workspace")
+	}
+	return nil
 }
 
 func checkUser(u string) error {

@@ -103,6 +103,16 @@ func (t *tape) state() (total int64, end *brig.Result, over bool) {
 	return t.total, t.end, t.over
 }
 
+// last is the newest of the output.
+func (t *tape) last() (out brig.Output) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.chunks {
+		out.Head = append(out.Head, c.data...)
+	}
+	return out
+}
+
 // follow tells of the output from an offset on, -1 for what comes, and of the
 // end.
 func (t *tape) follow(ctx context.Context, from int64, tell func(brig.ProcessEvent) error) error {

@@ -110,7 +110,11 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 	env := map[string]string{}
 	maps.Copy(env, n.EnvVars)
 	env[envMark], env[envTemplate] = "true", t.name
-	return brig.Spec{Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true}
+	spec := brig.Spec{Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true}
+	if t.recipe != nil {
+		spec.Image, spec.Template = "", t.name
+	}
+	return spec
 }
 
 // lease is a number of seconds as a duration, within what is allowed.

@@ -35,10 +35,9 @@ type Options struct {
 	// ("{port}-{id}.domain"), with a port if it is not the scheme's own.
 	// Empty means that they have none.
 	Domain string
-	// Templates maps names of templates to images. An image can be used as a
-	// template by its own name, too. Default: base and code-interpreter-v1
-	// are the host image, unless there are images of these names.
-	Templates map[string]string
+	// Templates are those of the Service. An image can be used as a template by
+	// its own name, too.
+	Templates []brig.Template
 	// Envd serves port 49983 of a sandbox that runs, with an actor in the
 	// request's context. It checks the sandbox's token itself.
 	Envd func(w http.ResponseWriter, r *http.Request, s SandboxAccess)
@@ -64,7 +63,7 @@ type Options struct {
 type Door struct {
 	Options
 	hosts     map[string]bool
-	byName    bool // an image of a template's name is that template
+	templates map[string]brig.Template
 	control   http.Handler
 	transport *http.Transport
 	known     knownIDs
@@ -82,10 +81,6 @@ func New(o Options) *Door {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	byName := false
-	if len(o.Templates) == 0 {
-		o.Templates, byName = map[string]string{"base": brig.HostImage, "code-interpreter-v1": brig.HostImage}, true
-	}
 	if o.Bounds == (brig.Bounds{}) {
 		o.Bounds = brig.DefaultBounds()
 	}
@@ -99,7 +94,10 @@ func New(o Options) *Door {
 		o.Log.Warn("e2b: HTTP is not measured", "error", err)
 	}
 	o.Keys = &door.RecentKeys{Keys: o.Keys}
-	d := &Door{Options: o, byName: byName, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
+	d := &Door{Options: o, templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
+	for _, t := range o.Templates {
+		d.templates[t.Name] = t.Fill()
+	}
 	d.transport = d.newTransport()
 	d.control = d.router()
 	d.handler = door.Wrap(o.Log, metrics, d.recovered(d.dispatch))

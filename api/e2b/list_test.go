@@ -109,7 +109,7 @@ func TestCreateSpec(t *testing.T) {
 	s, _, srv := serve(t)
 	made(t, srv.URL, `{"templateID":"code-interpreter-v1","timeout":90,"metadata":{"a":"b"},"envVars":{"A":"1"},"allow_internet_access":false}`)
 	spec := s.lastSpec()
-	if spec.Image != "host" || spec.TTL != 90*time.Second || !spec.FixedLease || spec.Env["A"] != "1" || spec.Env["E2B_SANDBOX"] != "true" ||
+	if spec.Template != "code-interpreter-v1" || spec.Image != "" || spec.TTL != 90*time.Second || !spec.FixedLease || spec.Env["A"] != "1" || spec.Env["E2B_SANDBOX"] != "true" ||
 		spec.Env["E2B_TEMPLATE_ID"] != "code-interpreter-v1" || spec.Labels["a"] != "b" || spec.Labels["brig.e2b/template"] != "code-interpreter-v1" {
 		t.Errorf("%+v", spec)
 	}

@@ -295,7 +295,7 @@ func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httpt
 	s := newStub()
 	o := e2b.Options{
 		Service: s, Keys: keys{}, Owner: s.owner, Seed: []byte("seed"), Domain: "box.test:8443", Envd: envd,
-		Templates: map[string]string{"base": "host", "code-interpreter-v1": "host", "gone": "nowhere"},
+		Templates: []brig.Template{{Name: "base", Image: "host"}, {Name: "code-interpreter-v1", Image: "none", StandIn: "host"}, {Name: "gone", Image: "nowhere"}},
 	}
 	for _, f := range change {
 		f(&o)

@@ -13,11 +13,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// template is what a sandbox can be made from: an image under a name that
-// E2B's clients know it by.
+// template is what a sandbox can be made from: one of the Service's, or an image
+// by its own name.
 type template struct {
 	name, image string
 	created     time.Time
+	recipe      *brig.Template // nil for an image
+	missing     bool           // its image is not there, or not there yet
 }
 
 // defaultTag is the tag that a reference without one means. There is no other.
@@ -29,7 +31,7 @@ func errNoTemplate(ref string) *brig.Error {
 
 // templateName is a reference without its tag.
 func (d *Door) templateName(ref string) string {
-	if _, ok := d.Templates[ref]; ok {
+	if _, ok := d.templates[ref]; ok {
 		return ref
 	}
 	return strings.TrimSuffix(ref, ":"+defaultTag)
@@ -38,34 +40,56 @@ func (d *Door) templateName(ref string) string {
 // findTemplate finds a template by name, or the image of that name.
 func (d *Door) findTemplate(ctx context.Context, ref string) (template, error) {
 	name := d.templateName(ref)
-	image, ours := d.Templates[name]
-	if ours && d.byName {
-		if img, err := d.Service.GetImage(ctx, name); err == nil && img != nil {
-			image = name
-		}
+	if recipe, ok := d.templates[name]; ok {
+		return d.ours(ctx, recipe)
 	}
-	if !ours {
-		base, tag, tagged := strings.Cut(name, ":")
-		if tagged && d.Templates[base] != "" {
-			return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
-		}
-		if !brig.ValidName(name) {
-			return template{}, errNoTemplate(ref)
-		}
-		image = name
+	base, tag, tagged := strings.Cut(name, ":")
+	if _, ok := d.templates[base]; ok && tagged {
+		return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
 	}
-	img, err := d.Service.GetImage(ctx, image)
-	if brig.KindOf(err) == brig.NotFound || err == nil && img == nil {
+	if !brig.ValidName(name) {
 		return template{}, errNoTemplate(ref)
 	}
-	if err != nil {
-		return template{}, err
+	t := template{name: name}
+	found, err := d.findImage(ctx, &t, name)
+	if err == nil && !found {
+		err = errNoTemplate(ref)
 	}
-	t := template{name: name, image: image, created: img.Created.UTC()}
+	return t, err
+}
+
+// ours is a template of the Service's, with the image that it means now.
+func (d *Door) ours(ctx context.Context, recipe brig.Template) (template, error) {
+	t := template{name: recipe.Name, recipe: &recipe}
+	for _, image := range []string{recipe.Image, recipe.StandIn} {
+		if image == "" {
+			continue
+		}
+		if found, err := d.findImage(ctx, &t, image); found || err != nil {
+			return t, err
+		}
+	}
+	if len(recipe.Packages) == 0 {
+		return t, errNoTemplate(recipe.Name)
+	}
+	t.image, t.created, t.missing = recipe.Image, d.started, true // it can be made
+	return t, nil
+}
+
+// findImage completes t with what an image is, if there is one.
+func (d *Door) findImage(ctx context.Context, t *template, image string) (bool, error) {
+	img, err := d.Service.GetImage(ctx, image)
+	if brig.KindOf(err) == brig.NotFound || err == nil && img == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t.image, t.created = image, img.Created.UTC()
 	if img.Created.IsZero() {
 		t.created = d.started // the machine's own user land has no age
 	}
-	return t, nil
+	return true, nil
 }
 
 // listedTemplate is a template in a list.
@@ -89,12 +113,24 @@ type listedTemplate struct {
 }
 
 func (d *Door) listedTemplate(t template) listedTemplate {
-	l := d.Bounds.Default
+	l := d.limits(t)
 	return listedTemplate{
 		TemplateID: t.name, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
 		CPUCount: cpus(l), MemoryMB: l.Memory / brig.MiB, DiskSizeMB: l.Disk / brig.MiB, Public: true,
 		Names: []string{t.name}, Aliases: []string{t.name}, CreatedAt: t.created, UpdatedAt: t.created, EnvdVersion: envdVersion,
 	}
+}
+
+// limits are those of a sandbox that is made of a template.
+func (d *Door) limits(t template) brig.Limits {
+	if t.recipe == nil {
+		return d.Bounds.Default
+	}
+	l, err := d.Bounds.Fill(t.recipe.Limits)
+	if err != nil { // who creates one is told
+		return d.Bounds.Default
+	}
+	return l
 }
 
 // buildID is a UUID that stays the same while the template means one image.
@@ -106,10 +142,10 @@ func buildID(t template) string {
 
 func (d *Door) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	out := []listedTemplate{}
-	for _, name := range slices.Sorted(maps.Keys(d.Templates)) {
+	for _, name := range slices.Sorted(maps.Keys(d.templates)) {
 		t, err := d.findTemplate(r.Context(), name)
-		if brig.KindOf(err) == brig.NotFound {
-			continue // its image is not there, or not there yet
+		if t.missing || brig.KindOf(err) == brig.NotFound {
+			continue
 		}
 		if err != nil {
 			return err

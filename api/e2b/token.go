@@ -19,6 +19,9 @@ type SandboxAccess struct {
 	Token string
 	// Env is the sandbox's environment, with its id.
 	Env map[string]string
+	// User and Dir are those of commands that do not say; empty for the usual
+	// ones.
+	User, Dir string
 }
 
 // headerToken and headerTraffic carry a sandbox's two tokens.
@@ -50,7 +53,7 @@ func (d *Door) access(s *brig.Sandbox) SandboxAccess {
 		env = map[string]string{}
 	}
 	env[envID] = string(s.ID)
-	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID)), Env: env}
+	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID)), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
 }
 
 // isSigned reports whether r is for a signed URL that names no sandbox.

@@ -92,7 +92,7 @@ func TestHosts(t *testing.T) {
 // A door without a seed makes tokens that nobody can guess, and one without a
 // data plane says so.
 func TestBareDoor(t *testing.T) {
-	s, _, srv := serve(t, func(o *e2b.Options) { o.Seed, o.Envd, o.Templates, o.Domain = nil, nil, nil, "" })
+	s, _, srv := serve(t, func(o *e2b.Options) { o.Seed, o.Envd, o.Domain = nil, nil, "" })
 	first := made(t, srv.URL, `{"templateID":"base"}`)
 	_, _, other := serve(t, func(o *e2b.Options) { o.Seed = nil })
 	if second := made(t, other.URL, `{"templateID":"base"}`); first == second {
@@ -101,7 +101,7 @@ func TestBareDoor(t *testing.T) {
 	if resp, _ := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.x"); resp.StatusCode != http.StatusNotImplemented {
 		t.Errorf("no data plane: %d", resp.StatusCode)
 	}
-	if spec := s.lastSpec(); spec.Image != "host" {
+	if spec := s.lastSpec(); spec.Template != "base" {
 		t.Errorf("%+v", spec)
 	}
 }

@@ -105,6 +105,19 @@ func (f fullStub) RunCode(_ context.Context, _ string, code brig.Code, on func(b
 	f.saw(code)
 	return full[brig.CodeResult](f.t), nil
 }
+func (f fullStub) Templates(context.Context) ([]brig.Template, error) {
+	return []brig.Template{fullTemplate(f.t)}, nil
+}
+
+// fullTemplate has everything but what a template's commands cannot say.
+func fullTemplate(t *testing.T) brig.Template {
+	out := *full[brig.Template](t)
+	for _, c := range []*brig.Command{out.Start, out.Ready} {
+		c.Timeout, c.Survive = 0, false
+	}
+	return out
+}
+
 func (f fullStub) Pool(context.Context) ([]brig.PoolShelf, error) {
 	return []brig.PoolShelf{*full[brig.PoolShelf](f.t)}, nil
 }
@@ -201,6 +214,8 @@ func TestEveryFieldCrosses(t *testing.T) {
 		compare(res, full[brig.CodeResult](t), err)
 		compare(s.last(), *code, nil)
 	}
+	templates, err := c.Templates(t.Context())
+	compare(templates, []brig.Template{fullTemplate(t)}, err)
 	shelves, err := c.Pool(t.Context())
 	compare(shelves, []brig.PoolShelf{*full[brig.PoolShelf](t)}, err)
 

@@ -28,6 +28,8 @@ func JSON(v any) any {
 		return fromProcess(v)
 	case []*brig.ProcessInfo:
 		return fromProcesses(v)
+	case []brig.Template:
+		return fromTemplates(v)
 	case []brig.PoolShelf:
 		return fromPool(v)
 	case *brig.Image:

@@ -147,6 +147,9 @@ func (a *api) routes() []route {
 		{id: "remove-image", method: del, pattern: "/v1/images/*", tag: "images", summary: "Remove an image that no sandbox uses",
 			handle: a.removeImage, status: http.StatusNoContent},
 
+		{id: "templates", method: get, pattern: "/v1/templates", tag: "templates", summary: "List the templates that sandboxes can be made from",
+			handle: a.templates, out: wire.Templates{}},
+
 		{id: "pool", method: get, pattern: "/v1/pool", tag: "server", summary: "What waits to be used",
 			handle: a.pool, out: wire.Pool{}},
 		{id: "version", method: get, pattern: "/v1/version", tag: "server", summary: "Get the server's version",

@@ -265,6 +265,17 @@ func (s *stub) RunCode(ctx context.Context, name string, code brig.Code, on func
 	return res, nil
 }
 
+func (s *stub) Templates(context.Context) ([]brig.Template, error) {
+	return []brig.Template{
+		{Name: "base", Image: "base", StandIn: brig.HostImage, Packages: []string{"git"}},
+		{
+			Name: "web", Image: "python:3.11-slim", Limits: brig.Limits{Memory: brig.GiB}, TTL: time.Hour, User: "root", Dir: "/srv",
+			Start: &brig.Command{Shell: "python3 -m http.server"}, Ready: &brig.Command{Argv: []string{"curl", "-s", "localhost:8000"}},
+			ReadyTimeout: time.Minute, ReadyInterval: time.Second,
+		},
+	}, nil
+}
+
 func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
 	return []brig.PoolShelf{{
 		Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,

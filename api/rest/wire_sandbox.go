@@ -49,10 +49,11 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 		return brig.Spec{}, err
 	}
 	spec := brig.Spec{
+		Template: in.Template, Entrypoint: in.Entrypoint, User: in.DefaultUser, Dir: in.DefaultCwd,
 		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
 		FixedLease: in.FixedLease, FreezeAfter: freeze, Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
 	}
-	if in.Command == nil && in.Shell == "" {
+	if in.Command == nil && in.Shell == "" && !in.Entrypoint {
 		return spec, withoutProgram(in)
 	}
 	timeout, err := toDuration("timeout_ms", in.TimeoutMS)
@@ -84,6 +85,7 @@ func withoutProgram(in wire.Spec) error {
 
 func fromSpec(s brig.Spec) wire.Spec {
 	out := wire.Spec{
+		Template: s.Template, Entrypoint: s.Entrypoint, DefaultUser: s.User, DefaultCwd: s.Dir,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: s.TTL.Milliseconds(),
 		FixedLease: s.FixedLease, FreezeMS: s.FreezeAfter.Milliseconds(),
 		Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),

@@ -57,13 +57,19 @@ type config struct {
 		MaxSize size `yaml:"max_size"`
 		// DockerConfig has credentials of docker login used.
 		DockerConfig bool `yaml:"docker_config"`
+		// BuildMissing has the image of a template that has packages built when
+		// it is first wanted.
+		BuildMissing bool `yaml:"build_missing"`
 	} `yaml:"images"`
+	// Templates are what sandboxes can be made from by name.
+	Templates map[string]templateConfig `yaml:"templates"`
 	// E2B is the door for E2B's clients, on the same address.
 	E2B struct {
 		// Domain is the wildcard domain of sandboxes' ports, which clients
 		// reach by {port}-{id}.domain.
 		Domain string `yaml:"domain"`
-		// Templates are names under which clients know images.
+		// Templates are names under which clients know images: templates that
+		// are nothing else.
 		Templates map[string]string `yaml:"templates"`
 		// Listen is a further address for this door alone, with TLS: clients
 		// make https addresses of the domain.
@@ -163,6 +169,8 @@ func (d *duration) UnmarshalText(b []byte) error {
 	return err
 }
 
+func (d duration) std() time.Duration { return time.Duration(d) }
+
 // defaultListen is where a server listens that was told nothing else.
 const defaultListen = "127.0.0.1:2744"
 
@@ -233,6 +241,9 @@ func (c *config) check() error {
 			WithHint("give all three: an address, and the files of a certificate for *.domain and of its key")
 	}
 	if _, err := c.Egress.options(); err != nil {
+		return err
+	}
+	if _, err := c.templates(); err != nil {
 		return err
 	}
 	_, err := c.pool()

@@ -71,6 +71,10 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	templates, err := cfg.templates()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	log := slog.New(slog.DiscardHandler)
 	var from image.Options // who does not own the data folder changes no images
 	if !ephemeral {
@@ -90,6 +94,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		TypeScript: compiler,
 		Provider:   p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		Capacity: engine.Capacity{Room: room}, Egress: out,
+		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 	}
 	if ephemeral {
 		o.Store = mem.New()

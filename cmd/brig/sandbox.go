@@ -29,13 +29,17 @@ func (c *cli) sandboxCommand() *cobra.Command {
 func (c *cli) sandboxCreate() *cobra.Command {
 	var f runFlags
 	var ttl, freeze time.Duration
-	var fixed bool
+	var fixed, entrypoint bool
+	var template string
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
 		Short: "Create a sandbox; a command is its main program",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze}
+			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze}
+			if template != "" && !cmd.Flags().Changed("image") {
+				spec.Image = ""
+			}
 			names := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				names = args[:dash]
@@ -75,6 +79,8 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
+	fl.StringVar(&template, "template", "", "`template` by name, in the stead of an image")
+	fl.BoolVar(&entrypoint, "entrypoint", false, "the image's entrypoint is the main program, and a command its arguments")
 	fl.DurationVar(&ttl, "ttl", 0, "how long it lives without being used (default 5m)")
 	fl.BoolVar(&fixed, "fixed-lease", false, "using it does not renew its lease")
 	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")

@@ -95,6 +95,10 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	templates, err := cfg.templates()
+	if err != nil {
+		return err
+	}
 	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
 	defer compiler.Close()
 	out, err := cfg.Egress.options()
@@ -105,7 +109,8 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 		TypeScript: compiler,
 		Capacity:   engine.Capacity{Room: room}, Pool: pool,
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
-		Egress:   out,
+		Egress:    out,
+		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	})
 	defer e.Close()

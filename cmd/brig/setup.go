@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,38 +11,27 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// templatePackages are the Debian packages of the templates that E2B's clients
-// take for granted.
-func templatePackages() map[string][]string {
-	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}
-	return map[string][]string{
-		"base": base,
-		"code-interpreter-v1": append(slices.Clone(base), "ipython3", "python3-matplotlib", "python3-numpy", "python3-pandas",
-			"python3-pil", "python3-requests", "python3-sympy"),
-	}
-}
-
 func (c *cli) setupCommand() *cobra.Command {
-	known := slices.Sorted(maps.Keys(templatePackages()))
+	var known []string
+	for _, t := range builtin() {
+		known = append(known, t.Name)
+	}
 	return &cobra.Command{
 		Use:   "setup [TEMPLATE…]",
-		Short: "Build the images that E2B's clients take for granted, from Debian packages",
-		Long: `Build the images that E2B's clients take for granted, from Debian packages:
-` + strings.Join(known, " and ") + `. One that is there is left alone; remove it to
-build it again. Without them these templates are the image host.`,
+		Short: "Build the images of templates from Debian packages",
+		Long: `Build the images of templates from Debian packages: those that E2B's clients take
+for granted, ` + strings.Join(known, " and ") + `, and those of the configuration
+that have packages. One that is there is left alone; remove it to build it again.
+Until then the image host stands in for the former.`,
 		ValidArgs: known,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args = known
-			}
-			for _, name := range args {
-				if !slices.Contains(known, name) {
-					return brig.InvalidField("template", "%q is not one that this builds", name).WithHint("known: %s", strings.Join(known, ", "))
-				}
-			}
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				for _, name := range args {
-					if err := c.buildTemplate(ctx, svc, name); err != nil {
+				wanted, err := toBuild(ctx, svc, args)
+				if err != nil {
+					return err
+				}
+				for _, t := range wanted {
+					if err := c.buildTemplate(ctx, svc, t); err != nil {
 						return err
 					}
 				}
@@ -53,17 +41,41 @@ build it again. Without them these templates are the image host.`,
 	}
 }
 
-// buildTemplate builds one image unless it is there.
-func (c *cli) buildTemplate(ctx context.Context, svc brig.Service, name string) error {
-	switch _, err := svc.GetImage(ctx, name); {
+// toBuild are the templates that can be built, or those of these names.
+func toBuild(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
+	all, err := svc.Templates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t brig.Template) bool { return len(t.Packages) == 0 })
+	if len(names) == 0 {
+		return all, nil
+	}
+	var known []string
+	for _, t := range all {
+		known = append(known, t.Name)
+	}
+	for _, name := range names {
+		i := slices.Index(known, name)
+		if i < 0 {
+			return nil, brig.InvalidField("template", "%q is not one that this builds", name).WithHint("known: %s", strings.Join(known, ", "))
+		}
+		wanted = append(wanted, all[i])
+	}
+	return wanted, nil
+}
+
+// buildTemplate builds the image of a template unless it is there.
+func (c *cli) buildTemplate(ctx context.Context, svc brig.Service, t brig.Template) error {
+	switch _, err := svc.GetImage(ctx, t.Image); {
 	case err == nil:
-		fmt.Fprintf(c.stdout, "%s is there\n", name)
+		fmt.Fprintf(c.stdout, "%s is there\n", t.Name)
 		return nil
 	case brig.KindOf(err) != brig.NotFound:
 		return err
 	}
 	report, finish := c.progress()
-	i, err := svc.BuildImage(ctx, brig.ImageBuild{Name: name, Packages: templatePackages()[name]}, report)
+	i, err := svc.BuildImage(ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, report)
 	finish()
 	if err != nil {
 		return err

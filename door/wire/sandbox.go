@@ -18,6 +18,8 @@ type Limits struct {
 type Spec struct {
 	Name       string            `json:"name,omitempty" doc:"1 to 63 of a-z, 0-9 and -, unique among the tenant's sandboxes; one is picked otherwise"`
 	Image      string            `json:"image,omitempty" doc:"an image's name or digest; default host"`
+	Template   string            `json:"template,omitempty" doc:"a template's name, in the stead of image"`
+	Entrypoint bool              `json:"entrypoint,omitempty" doc:"the image's entrypoint is the main program, and command its arguments; without command they are the image's"`
 	Command    []string          `json:"command,omitempty" doc:"the main program and its arguments, never parsed by a shell; without one the sandbox waits for exec"`
 	Shell      string            `json:"shell,omitempty" doc:"the main program as a script for the image's shell"`
 	Env        map[string]string `json:"env,omitempty" doc:"set for every command"`
@@ -32,6 +34,9 @@ type Spec struct {
 	User       string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Cwd        string            `json:"cwd,omitempty" doc:"working directory; default /workspace"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty" doc:"wall time of the main program"`
+	// Of every command, unlike user and cwd.
+	DefaultUser string `json:"default_user,omitempty" doc:"who commands run as that do not say; default the template's, else user"`
+	DefaultCwd  string `json:"default_cwd,omitempty" doc:"where commands run that do not say; default the template's, the image's, else /workspace"`
 }
 
 // Sandbox is what the world may know of one sandbox.

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"path"
@@ -84,10 +85,7 @@ func home(user string) (string, bool) {
 
 // who is the user that the request asks for, and its home.
 func (c *call) who() (user, dir string, err error) {
-	user = c.user
-	if user == "" {
-		user = "user"
-	}
+	user = cmp.Or(c.user, c.box.User, "user")
 	dir, ok := home(user)
 	if !ok {
 		return "", "", brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", clip(user))

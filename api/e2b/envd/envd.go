@@ -26,6 +26,9 @@ type Sandbox struct {
 	Token string
 	// Env is what GET /envs tells.
 	Env map[string]string
+	// User and Dir are those of commands that do not say; empty for user, and
+	// for the user's home.
+	User, Dir string
 }
 
 // Metrics is what a sandbox uses of what it has; sizes are in bytes.

@@ -41,7 +41,11 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	if config.GetCmd() == "" {
 		return brig.ProcessSpec{}, brig.Errorf(brig.InvalidArgument, "there is no command")
 	}
-	dir, err := resolve(home, config.GetCwd())
+	cwd := config.GetCwd()
+	if cwd == "" && c.user == "" { // who says who, begins at home
+		cwd = c.box.Dir
+	}
+	dir, err := resolve(home, cwd)
 	if err != nil {
 		return brig.ProcessSpec{}, err
 	}

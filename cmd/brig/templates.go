@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+// templateConfig is a template in the configuration file.
+type templateConfig struct {
+	Image         string            `yaml:"image"`
+	StandIn       string            `yaml:"stand_in"`
+	Packages      []string          `yaml:"packages"`
+	Limits        sizes             `yaml:"limits"`
+	Env           map[string]string `yaml:"env"`
+	TTL           duration          `yaml:"ttl"`
+	User          string            `yaml:"user"`
+	Cwd           string            `yaml:"cwd"`
+	Start         command           `yaml:"start"`
+	Entrypoint    bool              `yaml:"entrypoint"`
+	Ready         command           `yaml:"ready"`
+	ReadyTimeout  duration          `yaml:"ready_timeout"`
+	ReadyInterval duration          `yaml:"ready_interval"`
+}
+
+// command is a script for a shell, or a list of a program and its arguments.
+type command struct {
+	shell string
+	argv  []string
+}
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (c *command) UnmarshalYAML(b []byte) error {
+	if yaml.Unmarshal(b, &c.argv) == nil {
+		return nil
+	}
+	c.argv = nil
+	return yaml.Unmarshal(b, &c.shell)
+}
+
+func (c command) noun() *brig.Command {
+	if c.shell == "" && len(c.argv) == 0 {
+		return nil
+	}
+	return &brig.Command{Shell: c.shell, Argv: c.argv}
+}
+
+func (t templateConfig) noun(name string) brig.Template {
+	out := brig.Template{
+		Name: name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: t.TTL.std(),
+		User: t.User, Dir: t.Cwd, Start: t.Start.noun(), Entrypoint: t.Entrypoint, Ready: t.Ready.noun(),
+		ReadyTimeout: t.ReadyTimeout.std(), ReadyInterval: t.ReadyInterval.std(),
+	}
+	set(&out.Limits, t.Limits)
+	return out
+}
+
+// builtin are the templates that E2B's clients take for granted. Until somebody
+// has made their images, this machine's own user land stands in for these.
+func builtin() []brig.Template {
+	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}
+	code := append(slices.Clone(base), "ipython3", "python3-matplotlib", "python3-numpy", "python3-pandas",
+		"python3-pil", "python3-requests", "python3-sympy")
+	return []brig.Template{
+		{Name: "base", StandIn: brig.HostImage, Packages: base},
+		{Name: "code-interpreter-v1", StandIn: brig.HostImage, Packages: code},
+	}
+}
+
+// templates are those that there always are, those of e2b.templates, and those
+// of templates; a later one takes the stead of an earlier one of its name.
+func (c *config) templates() ([]brig.Template, error) {
+	all := map[string]brig.Template{}
+	for _, t := range builtin() {
+		all[t.Name] = t
+	}
+	for name, image := range c.E2B.Templates {
+		all[name] = brig.Template{Name: name, Image: image}
+	}
+	for name, t := range c.Templates {
+		all[name] = t.noun(name)
+	}
+	var out []brig.Template
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t := all[name].Fill()
+		if err := c.checkTemplate(t); err != nil {
+			told := brig.AsError(err)
+			return nil, brig.Errorf(brig.InvalidConfig, "templates.%s: %s: %s", name, told.Field, told.Message).WithHint("%s", told.Hint)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (c *config) checkTemplate(t brig.Template) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	b := c.bounds()
+	if _, err := b.Fill(t.Limits); err != nil {
+		return err
+	}
+	if t.TTL != 0 {
+		_, err := b.FillTTL("ttl", t.TTL)
+		return err
+	}
+	return nil
+}
+
+func (c *cli) templateCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "template", Aliases: []string{"templates"}, Short: "Show the templates that sandboxes are made from"}
+	cmd.AddCommand(&cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List templates",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				all, err := svc.Templates(ctx)
+				if err != nil {
+					return err
+				}
+				return list(c, all, "NAME\tIMAGE\tSTART\tREADY", func(t brig.Template) []string {
+					start := commandLine(t.Start)
+					if t.Entrypoint {
+						start = "(the image's)"
+					}
+					return []string{t.Name, t.Image, start, commandLine(t.Ready)}
+				})
+			})
+		},
+	})
+	return cmd
+}
+
+// commandLine shows a command in a table.
+func commandLine(c *brig.Command) string {
+	if c == nil {
+		return "-"
+	}
+	line := []rune(c.Shell + strings.Join(c.Argv, " "))
+	if len(line) > 40 {
+		line = append(line[:40], '…')
+	}
+	return strings.ReplaceAll(string(line), "\n", " ")
+}
