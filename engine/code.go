@@ -34,6 +34,9 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 		return nil, err
 	}
 	defer rest()
+	if err := e.screenCell(ctx, v.rec, code); err != nil {
+		return nil, err
+	}
 	c, err := e.contextFor(ctx, v.rec, in, code)
 	if err != nil {
 		return nil, err

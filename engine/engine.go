@@ -40,6 +40,10 @@ type Options struct {
 	KeepEnded time.Duration
 	// TypeScript turns TypeScript into JavaScript. Without it there is none.
 	TypeScript TypeScript
+	// Screen refuses code before anything starts, with an error that the caller
+	// sees. TypeScript comes to it as the JavaScript that it becomes. The actor
+	// is in ctx. Without it all code may run.
+	Screen func(ctx context.Context, lang brig.Language, source string) error
 	// Capacity bounds what goes on at once.
 	Capacity Capacity
 	// Pool is what waits to be used; the zero value is no pool.

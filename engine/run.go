@@ -43,6 +43,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		}
 		return o, err
 	}
+	if err := e.screenProgram(ctx, job); err != nil {
+		return nil, err
+	}
 	m, err := e.obtain(ctx, v, job.spec, job.wish())
 	if err != nil {
 		return nil, err

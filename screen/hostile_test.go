@@ -1,0 +1,177 @@
+package screen_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/screen"
+)
+
+// hostile are sources that parsers and walkers of trees choke on. All end with
+// a call of eval: whoever gets to the end finds it.
+func hostile() map[string]string {
+	n := 20_000
+	return map[string]string{
+		"brackets":        strings.Repeat("(", n) + strings.Repeat(")", n) + "\neval('1')",
+		"open brackets":   strings.Repeat("[", n) + "\neval('1')",
+		"members":         "a" + strings.Repeat(".b", n) + "\neval('1')",
+		"calls":           "f" + strings.Repeat("()", n) + "\neval('1')",
+		"sums":            "x = " + strings.Repeat("'a' + ", n) + "'b'\neval('1')",
+		"not":             "x = " + strings.Repeat("-", n) + "1\neval('1')",
+		"one long name":   strings.Repeat("a", 1<<20) + "\neval('1')",
+		"one long string": "x = '" + strings.Repeat("a", 1<<20) + "'\neval('1')",
+		"aliases":         aliases(n) + "eval('1')",
+		"quotes":          strings.Repeat("'", n|1) + "\neval('1')",
+		"signs":           strings.Repeat("=+*&^%", n) + "\neval('1')",
+	}
+}
+
+func aliases(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("a" + strings.Repeat("b", i%50) + " = a" + strings.Repeat("b", (i+1)%50) + "\n")
+	}
+	return b.String()
+}
+
+// Whatever a source is, it ends, with findings or with an error that refuses.
+func TestHostileSources(t *testing.T) {
+	c := screen.Screener{Patience: 2 * time.Second}
+	for name, code := range hostile() {
+		for _, lang := range []brig.Language{brig.Python, brig.JavaScript} {
+			t.Run(string(lang)+" "+name, func(t *testing.T) {
+				found, err := c.Check(t.Context(), lang, []byte(code), screen.Rules{Calls: []string{"eval"}})
+				if err != nil && !errors.Is(err, screen.ErrTooLarge) {
+					t.Fatal(err)
+				}
+				if err == nil && len(found) == 0 && name != "quotes" {
+					t.Error("eval is not found")
+				}
+			})
+		}
+	}
+}
+
+// What is too large is refused before it is parsed.
+func TestTooLarge(t *testing.T) {
+	_, err := checker.Check(t.Context(), brig.Python, make([]byte, 5<<20), screen.Rules{})
+	if err == nil {
+		_, err = checker.Check(t.Context(), brig.Python, []byte(strings.Repeat("x\n", 5<<19)), screen.Rules{})
+	}
+	if !errors.Is(err, screen.ErrTooLarge) {
+		t.Errorf("5 MiB of Python: %v", err)
+	}
+}
+
+// A chain of names that is longer than what is followed is itself a finding.
+func TestLongChainIsFound(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("def f(a0): a0('1')\n")
+	for i := range 30 {
+		b.WriteString("def f(): global " + name(i) + "; " + name(i) + " = " + name(i+1) + "\n")
+	}
+	b.WriteString(name(30) + " = eval\n")
+	found, err := checker.Check(t.Context(), brig.Python, []byte(b.String()), screen.Rules{Calls: []string{"eval"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Rule == screen.DynamicRule {
+			return
+		}
+	}
+	t.Errorf("found %v", found)
+}
+
+func name(i int) string { return "a" + strings.Repeat("z", i) }
+
+func TestOtherLanguages(t *testing.T) {
+	for _, lang := range []brig.Language{brig.TypeScript, brig.Bash, "r", ""} {
+		if _, err := checker.Check(t.Context(), lang, []byte("x"), screen.Rules{}); !errors.Is(err, screen.ErrLanguage) {
+			t.Errorf("%q: %v", lang, err)
+		}
+	}
+}
+
+func TestCallerGoesAway(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := checker.Check(ctx, brig.Python, []byte("eval('1')"), screen.PythonRules()); !errors.Is(err, context.Canceled) {
+		t.Errorf("checked for a caller who has gone: %v", err)
+	}
+	// And the next one is not harmed by it.
+	found, err := checker.Check(t.Context(), brig.Python, []byte("eval('1')"), screen.PythonRules())
+	if err != nil || len(found) != 1 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// Sources that are checked at the same time do not see each other.
+func TestTogether(t *testing.T) {
+	var c screen.Screener
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			lang, code, want := brig.Python, "x = 1\nimport os", 1
+			if i%2 == 0 {
+				lang, code, want = brig.JavaScript, "eval('1'); require('fs')", 2
+			}
+			rules := map[brig.Language]screen.Rules{brig.Python: screen.PythonRules(), brig.JavaScript: screen.JavaScriptRules()}
+			for range 5 {
+				if found, err := c.Check(t.Context(), lang, []byte(code), rules[lang]); err != nil || len(found) != want {
+					t.Errorf("%s: found %v, %v", lang, found, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// FuzzCheck holds that any source is judged, and that findings are in it.
+func FuzzCheck(f *testing.F) {
+	for _, s := range []string{"import os", "f'{eval(x)!r:{y}}'", "require(`x${1}`)", "const {a: {b}} = globalThis", "%%bash\n\u2028!x", "match x:\n case a.b: pass"} {
+		f.Add(s, true)
+		f.Add(s, false)
+	}
+	f.Fuzz(func(t *testing.T, code string, js bool) {
+		lang, rules := brig.Python, screen.PythonRules()
+		if js {
+			lang, rules = brig.JavaScript, screen.JavaScriptRules()
+		}
+		for _, rules.Only = range []bool{false, true} {
+			found, err := checker.Check(t.Context(), lang, []byte(code), rules)
+			if errors.Is(err, screen.ErrTooLarge) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Count(strings.ReplaceAll(code, "\r", "\n"), "\n") + 1
+			for _, f := range found {
+				if f.Line < 1 || f.Line > lines || f.Column < 1 || f.Message == "" || f.Rule == "" {
+					t.Errorf("%q: %+v", code, f)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	code := []byte(strings.Repeat("def f(a, b):\n    return [x * 2 for x in range(a)] + [b]\nprint(f(1, 2))\n", 1))
+	for _, n := range []int{1, 100} {
+		b.Run(map[int]string{1: "small", 100: "large"}[n], func(b *testing.B) {
+			src := []byte(strings.Repeat(string(code), n))
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				if _, err := checker.Check(b.Context(), brig.Python, src, screen.PythonRules()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

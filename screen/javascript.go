@@ -1,0 +1,253 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+)
+
+// javascriptGrammar knows JavaScript's nodes.
+type javascriptGrammar struct{}
+
+// javascriptRoots are names that matter to any rule.
+func javascriptRoots() []string {
+	return []string{"globalThis", "global", "self", "window", "this", "require", "module", "process", "Reflect", "Object"}
+}
+
+// javascriptSpace is what all that is global is a member of.
+func javascriptSpace(name string) bool {
+	switch name {
+	case "globalThis", "global", "self", "window":
+		return true
+	}
+	return false
+}
+
+func (javascriptGrammar) member(of, name string) string {
+	if javascriptSpace(of) || of == "this" {
+		return name
+	}
+	if name == "default" { // of a module that is not one of JavaScript's own
+		return of
+	}
+	return of + "." + name
+}
+
+func (javascriptGrammar) ident(s *scan, i int32) string { return unescape(s.text(i), true) }
+
+// module is a module's name without what Node.js takes away.
+func (javascriptGrammar) module(name string) string { return strings.TrimPrefix(name, "node:") }
+
+func (g javascriptGrammar) visit(s *scan, i int32) {
+	switch s.kind(i) {
+	case "identifier", "shorthand_property_identifier":
+		g.identifier(s, i)
+	case "this":
+		s.name(i, "this")
+	case "shorthand_property_identifier_pattern":
+		s.bind(g.ident(s, i))
+	case "member_expression":
+		if at := s.child(i, "property"); at >= 0 {
+			name := g.ident(s, at)
+			s.read(at, name)
+			s.set(i, value{paths: s.member(s.value(s.child(i, "object")), name)})
+			g.named(s, i)
+		}
+	case "subscript_expression":
+		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "object")), s.value(s.child(i, "index")), javascriptSpace)})
+		g.named(s, i)
+	case "call_expression", "new_expression":
+		g.call(s, i)
+	case "variable_declarator":
+		g.assign(s, i, s.child(i, "name"), s.child(i, "value"))
+	case "assignment_expression", "augmented_assignment_expression", "assignment_pattern":
+		g.assign(s, i, s.child(i, "left"), s.child(i, "right"))
+	case "import_statement":
+		g.importStatement(s, i)
+	case "export_statement":
+		if source := s.child(i, "source"); source >= 0 {
+			g.load(s, i, s.value(source))
+		}
+	case "string", "template_string":
+		g.str(s, i)
+	case "binary_expression":
+		if sign := s.child(i, "operator"); sign >= 0 {
+			if t := s.text(sign); t == "||" || t == "&&" || t == "??" {
+				s.pass(i, s.child(i, "left"), s.child(i, "right"))
+				return
+			}
+		}
+		s.plus(i)
+	case "parenthesized_expression", "await_expression", "template_substitution", "computed_property_name":
+		s.pass(i, s.only(i))
+	case "sequence_expression":
+		last := int32(-1)
+		for c := range s.named(i) {
+			last = c
+		}
+		s.pass(i, last)
+	case "ternary_expression":
+		s.pass(i, s.child(i, "consequence"), s.child(i, "alternative"))
+	}
+}
+
+// identifier tells a name that is read from one that is bound.
+func (g javascriptGrammar) identifier(s *scan, i int32) {
+	name, at := g.ident(s, i), s.place(i)
+	switch s.kind(s.nodes[i].parent) {
+	case "variable_declarator", "function_declaration", "function_expression", "generator_function", "generator_function_declaration",
+		"class_declaration", "class":
+		if at == "name" {
+			s.bind(name)
+			return
+		}
+	case "formal_parameters", "array_pattern", "rest_pattern", "import_clause", "namespace_import":
+		s.bind(name)
+		return
+	case "import_specifier":
+		return
+	case "arrow_function", "catch_clause":
+		if at == "parameter" {
+			s.bind(name)
+			return
+		}
+	case "assignment_pattern", "assignment_expression", "object_assignment_pattern", "for_in_statement":
+		if at == "left" {
+			s.bind(name)
+			return
+		}
+	case "pair_pattern":
+		if at == "value" {
+			s.bind(name)
+			return
+		}
+	}
+	s.name(i, name)
+	s.read(i, name)
+	g.named(s, i)
+}
+
+// named judges what is named but perhaps not called. What is called, and what
+// a member is read of, is judged there.
+func (g javascriptGrammar) named(s *scan, i int32) {
+	up := s.nodes[i].parent
+	switch at := s.place(i); s.kind(up) {
+	case "call_expression", "new_expression":
+		if at == "function" || at == "constructor" {
+			return
+		}
+	case "member_expression", "subscript_expression":
+		if at == "object" {
+			return
+		}
+	case "binary_expression", "unary_expression":
+		if sign := s.child(up, "operator"); sign >= 0 && slices.Contains([]string{"instanceof", "typeof", "===", "!==", "==", "!="}, s.text(sign)) {
+			return
+		}
+	}
+	v := s.value(i)
+	if name := strings.TrimPrefix(s.kind(i), "shorthand_"); name == "member_expression" {
+		// Function.prototype is no way to make one.
+		v.paths = slices.DeleteFunc(slices.Clone(v.paths), func(p path) bool { return strings.Contains(p.name, ".prototype") })
+	}
+	s.use(i, v, false)
+}
+
+// assign learns what a name or a pattern is given.
+func (g javascriptGrammar) assign(s *scan, i, to, from int32) {
+	if to < 0 || from < 0 {
+		return
+	}
+	s.pass(i, from)
+	if v := s.value(from); len(v.paths) > 0 {
+		g.give(s, to, v, 0)
+	}
+}
+
+// give takes a value apart as a pattern says.
+func (g javascriptGrammar) give(s *scan, to int32, v value, deep int) {
+	if to < 0 || deep > maxDeep {
+		s.tangled = s.tangled || deep > maxDeep
+		return
+	}
+	switch s.kind(to) {
+	case "identifier", "shorthand_property_identifier_pattern":
+		s.learn(g.ident(s, to), v.paths)
+	case "assignment_pattern":
+		g.give(s, s.child(to, "left"), v, deep+1)
+	case "object_pattern":
+		for c := range s.named(to) {
+			key, name := c, c
+			switch s.kind(c) {
+			case "pair_pattern":
+				key, name = s.child(c, "key"), s.child(c, "value")
+			case "object_assignment_pattern":
+				key = s.child(c, "left")
+				name = key
+			}
+			if key < 0 {
+				continue
+			}
+			k := s.value(key)
+			if kind := s.kind(key); kind == "property_identifier" || kind == "shorthand_property_identifier_pattern" {
+				k = value{text: g.ident(s, key), known: true}
+			}
+			member := value{paths: s.lookup(key, v, k, javascriptSpace)}
+			s.use(key, member, false)
+			g.give(s, name, member, deep+1)
+		}
+	}
+}
+
+// load checks an import.
+func (g javascriptGrammar) load(s *scan, i int32, v value) []path {
+	if scheme, _, ok := strings.Cut(v.text, ":"); v.known && ok && (scheme == "data" || strings.HasPrefix(scheme, "http") || scheme == "blob") {
+		s.find(i, DynamicRule, scheme+":", "import of a %s: address is denied", clip(scheme))
+		return nil
+	}
+	return s.loadValue(i, v, g.module)
+}
+
+func (g javascriptGrammar) importStatement(s *scan, i int32) {
+	source := s.child(i, "source")
+	if source < 0 {
+		return
+	}
+	from := g.load(s, i, s.value(source))
+	for clause := range s.named(i) {
+		if s.kind(clause) != "import_clause" {
+			continue
+		}
+		for c := range s.named(clause) {
+			switch s.kind(c) {
+			case "identifier":
+				s.learn(g.ident(s, c), from)
+			case "namespace_import":
+				if name := s.only(c); name >= 0 {
+					s.learn(g.ident(s, name), from)
+				}
+			case "named_imports":
+				g.namedImports(s, c, from)
+			}
+		}
+	}
+}
+
+func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
+	for c := range s.named(i) {
+		name, alias := s.child(c, "name"), s.child(c, "alias")
+		if name < 0 {
+			continue
+		}
+		if alias < 0 {
+			alias = name
+		}
+		text := g.ident(s, name)
+		if v := s.value(name); v.known {
+			text = v.text
+		}
+		s.read(name, text)
+		paths := s.member(value{paths: from}, text)
+		s.use(name, value{paths: paths}, false)
+		s.learn(g.ident(s, alias), paths)
+	}
+}

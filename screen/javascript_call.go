@@ -1,0 +1,92 @@
+package screen
+
+import "strings"
+
+func (g javascriptGrammar) call(s *scan, i int32) {
+	function := s.child(i, "function")
+	if function < 0 {
+		function = s.child(i, "constructor")
+	}
+	if function < 0 {
+		return
+	}
+	v := s.value(function)
+	s.use(function, v, true)
+	var at []int32
+	if list := s.child(i, "arguments"); s.kind(list) == "arguments" {
+		for c := range s.named(list) {
+			at = append(at, c)
+		}
+	} else if list >= 0 {
+		at = append(at, list) // a template
+	}
+	arg := func(n int) value {
+		if n < len(at) {
+			return s.value(at[n])
+		}
+		return value{}
+	}
+	var out []path
+	if s.kind(function) == "import" {
+		out = g.load(s, i, arg(0))
+	}
+	for _, p := range v.paths {
+		out = join(out, g.gives(s, i, p.name, arg, len(at)))
+	}
+	if len(out) == 0 && s.kind(function) == "member_expression" && len(v.paths) == 0 {
+		// A require that came from somewhere else.
+		if name := s.child(function, "property"); name >= 0 && g.ident(s, name) == "require" && arg(0).known {
+			out = g.load(s, i, arg(0))
+		}
+	}
+	s.set(i, value{paths: out})
+	g.named(s, i)
+}
+
+// gives is what a function that is known gives.
+func (g javascriptGrammar) gives(s *scan, i int32, name string, arg func(int) value, n int) []path {
+	switch name {
+	case "require", "module.require", "process.mainModule.require", "process.getBuiltinModule":
+		return g.load(s, i, arg(0))
+	case "Reflect.get", "Object.getOwnPropertyDescriptor":
+		return s.lookup(i, arg(0), arg(1), javascriptSpace)
+	case "require.call", "require.apply", "require.bind":
+		var out []path
+		for k := range n {
+			if arg(k).known {
+				out = join(out, g.load(s, i, arg(k)))
+			}
+		}
+		if len(out) == 0 {
+			return g.load(s, i, value{})
+		}
+		return out
+	}
+	return nil
+}
+
+// str is a string or a template, constant or not.
+func (g javascriptGrammar) str(s *scan, i int32) {
+	var b strings.Builder
+	for c := range s.named(i) {
+		switch s.kind(c) {
+		case "string_fragment", "escape_sequence":
+			if s.nodes[c].end-s.nodes[c].start > 10*maxConst {
+				return
+			}
+			b.WriteString(unescape(s.text(c), true))
+		case "template_substitution":
+			v := s.value(c)
+			if !v.known {
+				return
+			}
+			b.WriteString(v.text)
+		default:
+			return
+		}
+		if b.Len() > maxConst {
+			return
+		}
+	}
+	s.set(i, value{text: b.String(), known: true})
+}

@@ -1,0 +1,69 @@
+package screen
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// breaks end lines for IPython's cells, and not for the grammar.
+const breaks = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+
+// magics finds commands of IPython, which are calls of get_ipython: they run
+// in cells, where Python has none of them. No Python is one, so that they are
+// looked for where something is wrong, and after signs that only cells take
+// for a line's end.
+func (s *scan) magics() {
+	if !s.m.calls["get_ipython"] || !s.broken && !strings.ContainsAny(string(s.source), breaks) {
+		return
+	}
+	inside := s.strings()
+	for at := 0; at < len(s.source); {
+		end := at
+		odd := false // the line ends where only a cell's does
+		for end < len(s.source) && s.source[end] != '\n' {
+			r, n := utf8.DecodeRune(s.source[end:])
+			if odd = strings.ContainsRune(breaks, r); odd {
+				break
+			}
+			end += n
+		}
+		if magic(string(s.source[at:end])) && (!inside(at) || at > 0 && s.source[at-1] != '\n') {
+			s.findAt(uint32(at), CallRule, "get_ipython", "a command of IPython is denied")
+		}
+		_, n := utf8.DecodeRune(s.source[end:])
+		at = end + max(n, 1)
+	}
+}
+
+// magic reports whether a line is a command, of IPython or of pip.
+func magic(line string) bool {
+	line = strings.TrimLeft(line, " \t\f\v")
+	if line == "" {
+		return false
+	}
+	if strings.IndexByte("%!?,;/", line[0]) >= 0 || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
+		return true
+	}
+	if strings.HasSuffix(strings.TrimRight(line, " \t;"), "?") {
+		return true
+	}
+	_, right, ok := strings.Cut(line, "=")
+	right = strings.TrimLeft(right, " \t")
+	return ok && right != "" && (right[0] == '%' || right[0] == '!')
+}
+
+// strings returns whether a byte is in a string.
+func (s *scan) strings() func(at int) bool {
+	var spans [][2]int
+	for i := range s.nodes {
+		if s.kind(int32(i)) == "string" {
+			spans = append(spans, [2]int{int(s.nodes[i].start), int(s.nodes[i].end)})
+		}
+	}
+	return func(at int) bool {
+		for len(spans) > 0 && spans[0][1] <= at {
+			spans = spans[1:]
+		}
+		return len(spans) > 0 && spans[0][0] < at
+	}
+}

@@ -1,0 +1,220 @@
+package screen
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+)
+
+// Bounds of one parse.
+const (
+	maxSource = 4 << 20         // bytes
+	maxPages  = 512 << 20 >> 16 // of memory, 64 KiB each
+	maxNodes  = 4 << 20         // that are kept of a tree
+	parseTime = 5 * time.Second // for one source, unless it is said
+	atOnce    = 2               // parses
+)
+
+// ErrTooLarge is that a source is beyond the bounds of what is screened.
+var ErrTooLarge = errors.New("the source is too large, too deeply nested or too tangled to be screened")
+
+//go:embed grammar/parser.wasm.gz
+var parserFile []byte
+
+// tongue is a language that the parser knows, as it numbers them.
+type tongue int
+
+const (
+	python tongue = iota
+	javascript
+	tongues
+)
+
+// parser is the compiled parser. It is made when it is first needed.
+type parser struct {
+	once    sync.Once
+	err     error
+	runtime wazero.Runtime
+	module  wazero.CompiledModule
+	busy    chan struct{}     // as many as parse
+	symbols [tongues][]string // names of nodes' kinds
+	fields  [tongues][]string // names of their places in their parents
+}
+
+// prepare compiles the parser, which takes a third of a second.
+func (p *parser) prepare(ctx context.Context) error {
+	p.once.Do(func() {
+		// Who comes first must not spoil it for the others by going away.
+		if p.err = p.compile(context.WithoutCancel(ctx)); p.err != nil {
+			p.err = fmt.Errorf("compile the parser: %w", p.err)
+		}
+	})
+	return p.err
+}
+
+func (p *parser) compile(ctx context.Context) error {
+	z, err := gzip.NewReader(bytes.NewReader(parserFile))
+	if err != nil {
+		return err
+	}
+	wasm, err := io.ReadAll(z)
+	if err != nil {
+		return err
+	}
+	p.busy = make(chan struct{}, atOnce)
+	p.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithCloseOnContextDone(true))
+	if _, err := wasi_snapshot_preview1.Instantiate(ctx, p.runtime); err != nil {
+		return err
+	}
+	if p.module, err = p.runtime.CompileModule(ctx, wasm); err != nil {
+		return err
+	}
+	c, err := p.cage(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close(ctx)
+	for l := range tongues {
+		if p.symbols[l], err = c.names(ctx, l, "symbols", "symbol"); err != nil {
+			return err
+		}
+		if p.fields[l], err = c.names(ctx, l, "fields", "field"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parse makes a tree of a source. What the parser cannot do within its bounds
+// is ErrTooLarge.
+func (p *parser) parse(ctx context.Context, l tongue, source []byte, patience time.Duration) (*tree, error) {
+	if len(source) > maxSource {
+		return nil, ErrTooLarge
+	}
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case p.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-p.busy }()
+	clock, stop := context.WithTimeout(ctx, cmp.Or(patience, parseTime))
+	defer stop()
+	c, err := p.cage(clock)
+	if err != nil {
+		return nil, fmt.Errorf("start the parser: %w", err)
+	}
+	defer c.close(context.WithoutCancel(ctx))
+	t, err := c.tree(clock, l, source)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		// Out of memory, out of time, or a fault of a grammar: in each case
+		// nobody knows what the source is.
+		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	t.symbols, t.fields = p.symbols[l], p.fields[l]
+	return t, nil
+}
+
+// cage is one run of the parser, with a memory of its own.
+type cage struct{ m api.Module }
+
+func (p *parser) cage(ctx context.Context) (cage, error) {
+	m, err := p.runtime.InstantiateModule(ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
+	return cage{m}, err
+}
+
+func (c cage) close(ctx context.Context) { _ = c.m.Close(ctx) }
+
+func (c cage) call(ctx context.Context, name string, args ...uint64) (uint32, error) {
+	out, err := c.m.ExportedFunction(name).Call(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return api.DecodeU32(out[0]), nil
+}
+
+// names asks for a table of names.
+func (c cage) names(ctx context.Context, l tongue, count, one string) ([]string, error) {
+	n, err := c.call(ctx, count, uint64(l))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, n)
+	for i := range out {
+		at, err := c.call(ctx, one, uint64(l), uint64(i))
+		if err != nil {
+			return nil, err
+		}
+		if at == 0 {
+			continue
+		}
+		for ; ; at++ {
+			b, ok := c.m.Memory().ReadByte(at)
+			if !ok || b == 0 {
+				break
+			}
+			out[i] += string(rune(b))
+		}
+	}
+	return out, nil
+}
+
+var errParser = errors.New("the parser failed")
+
+// tree parses and reads the tree, some nodes at a time.
+func (c cage) tree(ctx context.Context, l tongue, source []byte) (*tree, error) {
+	at, err := c.call(ctx, "allocate", uint64(len(source)+1))
+	if err != nil {
+		return nil, err
+	}
+	if at == 0 || !c.m.Memory().Write(at, source) {
+		return nil, errParser
+	}
+	if ok, err := c.call(ctx, "parse", uint64(l), uint64(at), uint64(len(source))); err != nil || ok == 0 {
+		return nil, errors.Join(errParser, err)
+	}
+	const most, size = 4096, 6 * 4
+	to, err := c.call(ctx, "allocate", most*size)
+	if err != nil || to == 0 {
+		return nil, errors.Join(errParser, err)
+	}
+	t := &tree{source: source}
+	for {
+		n, err := c.call(ctx, "nodes", uint64(to), most)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			t.close(0)
+			return t, nil
+		}
+		b, ok := c.m.Memory().Read(to, n*size)
+		if !ok || n > most || len(t.nodes)+int(n) > maxNodes {
+			return nil, errParser
+		}
+		for ; len(b) > 0; b = b[size:] {
+			var w [6]uint32
+			for i := range w {
+				w[i] = binary.LittleEndian.Uint32(b[4*i:])
+			}
+			t.add(w)
+		}
+	}
+}

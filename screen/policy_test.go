@@ -1,0 +1,43 @@
+package screen_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/screen"
+)
+
+func TestPolicy(t *testing.T) {
+	p := &screen.Policy{Rules: map[brig.Language]screen.Rules{
+		brig.Python: {Imports: []string{"os"}, Calls: []string{"eval"}}, brig.JavaScript: screen.JavaScriptRules(),
+	}}
+	for _, v := range []struct {
+		lang       brig.Language
+		code, want string
+	}{
+		{brig.Python, "print(1)", ""},
+		{brig.Python, "import os\neval('1')", "Code is unsafe. Line 1: import of os is denied; Line 2: call of eval is denied"},
+		{brig.Python, strings.Repeat("import os\n", 12), "; Line 10: import of os is denied; and 2 more"},
+		{brig.Python, strings.Repeat("x = 1\n", 1<<20), "too large"},
+		{brig.JavaScript, "require('fs')", "Code is unsafe. Line 1: import of fs is denied"},
+		{brig.Bash, "ls", "bash is not screened"},
+		{"jupyter:python3", "import os", "jupyter:python3 is not screened"},
+	} {
+		err := p.Screen(t.Context(), v.lang, v.code)
+		if v.want == "" {
+			if err != nil {
+				t.Errorf("%.40q: %v", v.code, err)
+			}
+			continue
+		}
+		e := brig.AsError(err)
+		if err == nil || e.Kind != brig.PolicyBlocked || e.Field != "code" || e.Hint == "" || !strings.Contains(e.Message, v.want) {
+			t.Errorf("%.40q: %+v, want %q", v.code, e, v.want)
+		}
+	}
+	p.Others = true
+	if err := p.Screen(t.Context(), brig.Bash, "ls"); err != nil {
+		t.Errorf("other languages may run, and bash: %v", err)
+	}
+}

@@ -1,0 +1,317 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+)
+
+// pythonGrammar knows Python's nodes.
+type pythonGrammar struct{ folds *folds }
+
+// pythonRoots are names that matter to any rule.
+func pythonRoots() []string {
+	return []string{
+		"builtins", "__builtins__", "importlib", "sys", "__import__", "getattr", "setattr", "delattr", "vars",
+		"globals", "locals", "runpy", "pkgutil",
+	}
+}
+
+// The functions that give more than their name says.
+func pythonImporter(name string) bool {
+	switch name {
+	case "__import__", "importlib.import_module", "importlib.__import__", "importlib.reload", "runpy.run_module", "pkgutil.resolve_name":
+		return true
+	}
+	return false
+}
+
+// pythonSpace is what all builtins are members of.
+func pythonSpace(name string) bool { return name == "builtins" || name == "__builtins__" }
+
+// pythonHolds reports whether what is looked up in something by a name is a
+// function or a module.
+func pythonHolds(name string) bool {
+	return pythonSpace(name) || name == "sys.modules" || strings.HasSuffix(name, ".__dict__")
+}
+
+func (pythonGrammar) member(of, name string) string {
+	switch {
+	case pythonSpace(of) && name == "__dict__":
+		return of
+	case pythonSpace(of), of == "sys.modules":
+		return name
+	}
+	return strings.TrimSuffix(of, ".__dict__") + "." + name
+}
+
+func (g pythonGrammar) ident(s *scan, i int32) string { return g.folds.fold(s.text(i)) }
+
+// dotted is the name of a module, without what may be between its parts.
+func (g pythonGrammar) dotted(s *scan, i int32) string {
+	if s.kind(i) == "identifier" {
+		return g.ident(s, i)
+	}
+	var parts []string
+	for c := range s.named(i) {
+		switch s.kind(c) {
+		case "identifier":
+			parts = append(parts, g.ident(s, c))
+		case "import_prefix":
+			parts = append(parts, strings.Map(dots, s.text(c)))
+		case "dotted_name":
+			parts = append(parts, g.dotted(s, c))
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+func dots(r rune) rune {
+	if r == '.' {
+		return r
+	}
+	return -1
+}
+
+func (g pythonGrammar) visit(s *scan, i int32) {
+	switch s.kind(i) {
+	case "identifier":
+		g.identifier(s, i)
+	case "dotted_name":
+		g.dottedName(s, i)
+	case "attribute":
+		g.attribute(s, i)
+	case "subscript":
+		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), pythonHolds)})
+		g.modules(s, i, s.value(i))
+		g.named(s, i)
+	case "call":
+		g.call(s, i)
+	case "assignment", "named_expression", "default_parameter", "typed_default_parameter":
+		g.assign(s, i)
+	case "import_statement":
+		g.importStatement(s, i)
+	case "import_from_statement":
+		g.importFrom(s, i)
+	case "exec_statement":
+		s.use(i, value{paths: []path{{name: "exec"}}}, true)
+	case "string":
+		g.str(s, i)
+	case "concatenated_string":
+		g.concatenated(s, i)
+	case "binary_operator":
+		s.plus(i)
+	case "parenthesized_expression", "await", "interpolation":
+		s.pass(i, s.only(i))
+	case "conditional_expression", "boolean_operator":
+		s.pass(i, slices.Collect(s.named(i))...)
+	}
+}
+
+// plus is the sum of two constant strings.
+func (s *scan) plus(i int32) {
+	left, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
+	a, b := s.value(left), s.value(right)
+	if a.known && b.known && sign >= 0 && s.text(sign) == "+" {
+		delete(s.values, left)
+		delete(s.values, right)
+		s.set(i, value{text: a.text + b.text, known: true})
+	}
+}
+
+// identifier tells a name that is read from one that is bound.
+func (g pythonGrammar) identifier(s *scan, i int32) {
+	up, at := s.nodes[i].parent, s.place(i)
+	name := g.ident(s, i)
+	switch kind := s.kind(up); kind {
+	case "attribute":
+		if at == "attribute" {
+			return
+		}
+	case "keyword_argument", "aliased_import", "import_from_statement", "import_statement":
+		if at == "name" || at == "alias" {
+			return
+		}
+	case "dotted_name", "relative_import", "global_statement", "nonlocal_statement", "future_import_statement":
+		return
+	case "function_definition", "class_definition", "named_expression", "default_parameter", "typed_default_parameter":
+		if at == "name" {
+			s.bind(name)
+			return
+		}
+	case "assignment", "augmented_assignment", "for_statement", "for_in_clause":
+		if at == "left" {
+			s.bind(name)
+			return
+		}
+	case "typed_parameter":
+		if at == "" {
+			s.bind(name)
+			return
+		}
+	case "parameters", "lambda_parameters", "pattern_list", "tuple_pattern", "list_pattern", "list_splat_pattern",
+		"dictionary_splat_pattern", "as_pattern_target":
+		s.bind(name)
+		return
+	}
+	s.name(i, name)
+	s.read(i, name)
+	g.named(s, i)
+}
+
+// named judges what is named but perhaps not called. What is called, and what
+// an attribute is read of, is judged there.
+func (pythonGrammar) named(s *scan, i int32) {
+	up := s.kind(s.nodes[i].parent)
+	if at := s.place(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
+		return
+	}
+	s.use(i, s.value(i), false)
+}
+
+// dottedName is one outside of imports: a pattern of a match.
+func (g pythonGrammar) dottedName(s *scan, i int32) {
+	switch s.kind(s.nodes[i].parent) {
+	case "import_statement", "import_from_statement", "aliased_import", "relative_import", "future_import_statement":
+		return
+	}
+	name := g.dotted(s, i)
+	s.name(i, root(name))
+	v := s.value(i)
+	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(name, root(name)), "."), ".") {
+		if part != "" {
+			s.read(i, part)
+			v.paths = s.member(v, part)
+		}
+	}
+	s.use(i, v, false)
+}
+
+func (g pythonGrammar) attribute(s *scan, i int32) {
+	object, at := s.child(i, "object"), s.child(i, "attribute")
+	if at < 0 {
+		return
+	}
+	name := g.ident(s, at)
+	s.read(at, name)
+	of := s.value(object)
+	s.set(i, value{paths: s.member(of, name)})
+	if !s.m.Only && s.kind(object) == "identifier" {
+		// A module that came from somewhere else.
+		module := g.ident(s, object)
+		if _, wrong := s.m.imports(module); wrong && !s.bound[module] {
+			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
+		}
+	}
+	g.modules(s, i, s.value(i))
+	g.named(s, i)
+}
+
+// modules checks a member that is a module which may not be imported.
+func (g pythonGrammar) modules(s *scan, i int32, v value) {
+	for _, p := range v.paths {
+		if slices.Contains(s.m.Imports, p.name) && !s.m.Only && !p.soft {
+			s.find(i, ImportRule, p.name, "use of %s is denied", clip(p.name))
+		}
+	}
+}
+
+// assign learns what a name is given.
+func (g pythonGrammar) assign(s *scan, i int32) {
+	to, from := s.child(i, "left"), s.child(i, "right")
+	if to < 0 {
+		to, from = s.child(i, "name"), s.child(i, "value")
+	}
+	if to < 0 || from < 0 {
+		return
+	}
+	s.pass(i, from)
+	g.give(s, to, from)
+	if k := s.kind(to); k != "pattern_list" && k != "tuple_pattern" && k != "list_pattern" {
+		return
+	}
+	values := slices.Collect(s.named(from))
+	n := 0
+	for c := range s.named(to) {
+		if n < len(values) {
+			g.give(s, c, values[n])
+		}
+		n++
+	}
+}
+
+func (g pythonGrammar) give(s *scan, to, from int32) {
+	if paths := s.value(from).paths; s.kind(to) == "identifier" && len(paths) > 0 {
+		s.learn(g.ident(s, to), paths)
+	}
+}
+
+func (g pythonGrammar) importStatement(s *scan, i int32) {
+	for c := range s.named(i) {
+		name, alias := c, int32(-1)
+		if s.kind(c) == "aliased_import" {
+			name, alias = s.child(c, "name"), s.child(c, "alias")
+		}
+		module := g.dotted(s, name)
+		if name < 0 || module == "" {
+			continue
+		}
+		s.load(c, module)
+		if alias >= 0 {
+			s.learn(g.ident(s, alias), s.follow(module))
+		} else {
+			s.learn(root(module), s.follow(root(module)))
+		}
+	}
+}
+
+func (g pythonGrammar) importFrom(s *scan, i int32) {
+	from := s.child(i, "module_name")
+	if from < 0 {
+		return
+	}
+	module := g.dotted(s, from)
+	message, wrong := s.m.imports(module)
+	if wrong && !s.m.Only {
+		s.find(i, ImportRule, module, "%s", message)
+	}
+	for c := range s.named(i) {
+		if s.kind(c) == "wildcard_import" {
+			g.star(s, i, module, message, wrong)
+		}
+		if s.place(c) != "name" {
+			continue
+		}
+		name, alias := c, c
+		if s.kind(c) == "aliased_import" {
+			name, alias = s.child(c, "name"), s.child(c, "alias")
+		}
+		if name < 0 || alias < 0 {
+			continue
+		}
+		whole := module + "." + g.dotted(s, name)
+		if _, inner := s.m.imports(whole); inner && s.m.Only {
+			s.find(i, ImportRule, module, "%s", message)
+		} else if inner && !wrong {
+			s.load(i, whole)
+		}
+		s.read(name, g.dotted(s, name))
+		paths := s.follow(whole)
+		if pythonSpace(module) {
+			paths = s.follow(g.dotted(s, name))
+		}
+		s.use(i, value{paths: paths}, false)
+		s.learn(g.dotted(s, alias), paths)
+	}
+}
+
+// star is an import of all that a module has.
+func (g pythonGrammar) star(s *scan, i int32, module, message string, wrong bool) {
+	if wrong && s.m.Only {
+		s.find(i, ImportRule, module, "%s", message)
+	}
+	for _, rule := range s.m.Calls {
+		if strings.HasPrefix(rule, module+".") {
+			s.find(i, CallRule, rule, "import of all of %s is denied, for it has %s", clip(module), rule)
+		}
+	}
+}

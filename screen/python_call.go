@@ -1,0 +1,170 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+)
+
+// args are the arguments of a call.
+type args struct {
+	at    []int32          // by position
+	names map[string]int32 // by name
+	more  bool             // and others, which are known only at run time
+}
+
+func (g pythonGrammar) args(s *scan, i int32) args {
+	a := args{names: map[string]int32{}}
+	for c := range s.named(s.child(i, "arguments")) {
+		switch s.kind(c) {
+		case "keyword_argument":
+			if name := s.child(c, "name"); name >= 0 {
+				a.names[g.ident(s, name)] = s.child(c, "value")
+			}
+		case "list_splat", "dictionary_splat":
+			a.more = true
+		default:
+			a.at = append(a.at, c)
+		}
+	}
+	return a
+}
+
+// get is the argument at a position or of a name, -1 if there is none.
+func (a args) get(position int, name string) int32 {
+	if at, ok := a.names[name]; ok {
+		return at
+	}
+	if position < len(a.at) {
+		return a.at[position]
+	}
+	return -1
+}
+
+func (g pythonGrammar) call(s *scan, i int32) {
+	function := s.child(i, "function")
+	if function < 0 {
+		return
+	}
+	v := s.value(function)
+	s.use(function, v, true)
+	method, of := "", value{}
+	if s.kind(function) == "attribute" {
+		if at := s.child(function, "attribute"); at >= 0 {
+			method, of = g.ident(s, at), s.value(s.child(function, "object"))
+		}
+	}
+	if len(v.paths) == 0 && method == "" {
+		return
+	}
+	a := g.args(s, i)
+	var out []path
+	for _, p := range v.paths {
+		out = join(out, g.gives(s, i, p, a))
+	}
+	switch method {
+	case "load_module", "import_module", "find_spec", "find_module":
+		if len(out) == 0 && s.value(a.get(0, "name")).known {
+			out = s.loadValue(i, s.value(a.get(0, "name")), rootModule)
+		}
+	case "get", "pop", "setdefault", "__getitem__", "__getattribute__":
+		if slices.ContainsFunc(of.paths, func(p path) bool { return pythonHolds(p.name) || method[0] == '_' }) {
+			out = join(out, s.lookup(i, of, s.value(a.get(0, "key")), pythonHolds))
+			g.modules(s, i, value{paths: out})
+		}
+	}
+	s.set(i, value{paths: out})
+	g.named(s, i)
+}
+
+// gives is what a function that is known gives.
+func (g pythonGrammar) gives(s *scan, i int32, p path, a args) []path {
+	switch {
+	case pythonImporter(p.name):
+		return s.loadValue(i, s.value(a.get(0, "name")), func(name string) string {
+			if p.name == "__import__" && a.get(3, "fromlist") < 0 {
+				s.load(i, name)
+				return root(name)
+			}
+			return rootModule(name)
+		})
+	case p.name == "getattr", p.name == "setattr", p.name == "delattr":
+		every := func(string) bool { return true }
+		return s.lookup(i, s.value(a.get(0, "")), s.value(a.get(1, "")), every)
+	case p.name == "globals", p.name == "locals", p.name == "vars" && len(a.at) == 0:
+		return []path{{name: "builtins", soft: p.soft}}
+	case p.name == "vars":
+		return s.member(s.value(a.at[0]), "__dict__")
+	case p.name == "open" && s.m.write:
+		g.opens(s, i, a)
+	}
+	return nil
+}
+
+// rootModule is the name of a module as it was given.
+func rootModule(name string) string {
+	name, _, _ = strings.Cut(name, ":") // pkgutil's way to name what is in one
+	return name
+}
+
+// opens checks that a file is opened to be read.
+func (g pythonGrammar) opens(s *scan, i int32, a args) {
+	mode := a.get(1, "mode")
+	switch v := s.value(mode); {
+	case a.more, mode >= 0 && !v.known:
+		s.find(i, DynamicRule, "open(w)", "open in a mode that is made at run time")
+	case strings.ContainsAny(v.text, "wax+"):
+		s.find(i, CallRule, "open(w)", "open for writing is denied")
+	}
+}
+
+// str is a string of Python, constant or not.
+func (g pythonGrammar) str(s *scan, i int32) {
+	start, end := s.nodes[i].start, s.nodes[i].end
+	var b strings.Builder
+	prefix := ""
+	for c := range s.named(i) {
+		switch s.kind(c) {
+		case "string_start":
+			prefix = strings.ToLower(strings.TrimRight(s.text(c), `"'`))
+			start = s.nodes[c].end
+		case "string_end":
+			end = s.nodes[c].start
+		case "interpolation":
+			v := s.value(c)
+			if !v.known {
+				return
+			}
+			b.WriteString(g.content(string(s.source[start:s.nodes[c].start]), prefix))
+			b.WriteString(v.text)
+			start = s.nodes[c].end
+		}
+		if b.Len() > maxConst {
+			return
+		}
+	}
+	if end < start || end-start > 10*maxConst {
+		return
+	}
+	b.WriteString(g.content(string(s.source[start:end]), prefix))
+	s.set(i, value{text: b.String(), known: true})
+}
+
+func (pythonGrammar) content(raw, prefix string) string {
+	if strings.Contains(prefix, "r") {
+		return raw
+	}
+	return unescape(raw, false)
+}
+
+// concatenated is strings one after another, which are one.
+func (g pythonGrammar) concatenated(s *scan, i int32) {
+	var b strings.Builder
+	for c := range s.named(i) {
+		v := s.value(c)
+		if !v.known || b.Len() > maxConst {
+			return
+		}
+		b.WriteString(v.text)
+	}
+	s.set(i, value{text: b.String(), known: true})
+}
