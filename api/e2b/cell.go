@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/brig-run/brig"
 )
@@ -64,9 +65,13 @@ func (l *lines) fail(cause error) error {
 	if e.Kind == brig.FailedPrecondition {
 		name, value = "ContextRestarting", "Context was restarted"
 	}
+	traceback := ""
+	if e.Kind == brig.PolicyBlocked {
+		name, traceback = "PolicyBlocked", strings.TrimSpace(e.Message+"\n"+e.Hint)
+	}
 	err := l.rest()
 	if err == nil {
-		err = l.exception(name, value, "")
+		err = l.exception(name, value, traceback)
 	}
 	return l.end(err)
 }

@@ -41,6 +41,9 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 	if c.Source == "queue" {
 		time.Sleep(80 * time.Millisecond)
 	}
+	if c.Source == "blocked" {
+		return nil, brig.Errorf(brig.PolicyBlocked, "Code is unsafe. Line 1: import of os is denied").WithHint("leave that out")
+	}
 	say(brig.CodeEvent{Started: res})
 	switch c.Source {
 	case "split": // characters cut by the writes, and bytes that are none

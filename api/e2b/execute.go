@@ -59,6 +59,9 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) 
 		if brig.KindOf(err) == brig.InvalidArgument && brig.AsError(err).Field == "language" {
 			return errStatus(http.StatusInternalServerError, err)
 		}
+		if brig.KindOf(err) == brig.PolicyBlocked {
+			return lines.fail(err) // who wrote the code reads what it says
+		}
 		return err
 	}
 	if r.Context().Err() != nil || d.hasEnded(r, s, err) {
