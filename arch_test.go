@@ -34,6 +34,7 @@ var tiers = []struct {
 	{"interpreter", 2, "drivers of interpreters, and how to speak with them"},
 	{"image", 2, "toolkit of providers"},
 	{"egress", 2, "what leaves a sandbox"},
+	{"screen", 2, "code is read before it runs"},
 	{"door", 2, "toolkit of doors"},
 	{"door/wire", 2, "JSON forms that a door and its client share"},
 	{"provider/providertest", 2, "conformance suite"},

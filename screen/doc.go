@@ -23,8 +23,10 @@
 //     attributes of objects, exceptions
 //   - strings that are computed ("so"[::-1], chr, join, decode), unless a module
 //     is imported by one; formats that look up attributes ("{0.__class__}")
-//   - what other code does: modules that are allowed, files that come with the
-//     program or that it writes, packages that it installs; deserialization
+//   - what other code does: modules that are allowed and what they import
+//     (random._os), files that come with the program or that it writes, packages
+//     that it installs; deserialization; variables of the environment that
+//     interpreters heed
 //   - names that a source binds itself, as a parameter for example, and then
 //     passes on without calling them
 //   - what an earlier cell of a context left behind

@@ -8,12 +8,11 @@ import (
 // breaks end lines for IPython's cells, and not for the grammar.
 const breaks = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
-// magics finds commands of IPython, which are calls of get_ipython: they run
-// in cells, where Python has none of them. No Python is one, so that they are
-// looked for where something is wrong, and after signs that only cells take
-// for a line's end.
+// magics finds commands of IPython: they run in cells, and no grammar says what
+// they do. No Python is one, so that they are looked for where something is
+// wrong, and after signs that only cells take for a line's end.
 func (s *scan) magics() {
-	if !s.m.calls["get_ipython"] || !s.broken && !strings.ContainsAny(string(s.source), breaks) {
+	if s.m.Commands || !s.broken && !strings.ContainsAny(string(s.source), breaks) {
 		return
 	}
 	inside := s.strings()
@@ -28,7 +27,7 @@ func (s *scan) magics() {
 			end += n
 		}
 		if magic(string(s.source[at:end])) && (!inside(at) || at > 0 && s.source[at-1] != '\n') {
-			s.findAt(uint32(at), CallRule, "get_ipython", "a command of IPython is denied")
+			s.findAt(uint32(at), CommandRule, "", "a command of IPython is denied")
 		}
 		_, n := utf8.DecodeRune(s.source[end:])
 		at = end + max(n, 1)

@@ -141,6 +141,16 @@ func TestPythonLetsPass(t *testing.T) {
 	})
 }
 
+// Commands of IPython run where they may.
+func TestPythonCommands(t *testing.T) {
+	run(t, brig.Python, screen.Rules{Commands: true}, []vector{{"a command", "!ls\n%pip install x", nil}})
+	run(t, brig.Python, screen.Rules{}, []vector{
+		{"before an error", "%pip list\nx = '", lines("Line 1: a command of IPython is denied")},
+		{"in a string", "x = " + `"""` + "\n!ls\n" + `"""` + "\ny = = 1", nil},
+		{"a question", "os?", lines("Line 1: a command of IPython is denied")},
+	})
+}
+
 func TestPythonOnlyAllowed(t *testing.T) {
 	rules := screen.Rules{Only: true, Allowed: []string{"json", "math", "os.path"}, Calls: []string{"eval"}}
 	run(t, brig.Python, rules, []vector{

@@ -19,6 +19,8 @@ type Rules struct {
 	Calls []string
 	// Attributes are members that may not be read of anything.
 	Attributes []string
+	// Commands lets commands of IPython run: !ls, %pip install.
+	Commands bool
 	// Only turns the imports around: what Allowed does not have is refused,
 	// as is what cannot be parsed.
 	Only    bool
@@ -31,6 +33,7 @@ const (
 	CallRule      = "call"      // a function
 	AttributeRule = "attribute" // a member
 	DynamicRule   = "dynamic"   // what is named only at run time
+	CommandRule   = "command"   // a command of IPython
 	SyntaxRule    = "syntax"    // what cannot be parsed, where only the allowed may run
 	EncodingRule  = "encoding"  // bytes that interpreters take for something else
 )

@@ -79,6 +79,8 @@ type config struct {
 	} `yaml:"e2b"`
 	// Egress bounds where sandboxes may connect to.
 	Egress egressConfig `yaml:"egress"`
+	// Screening says which code is refused before it runs.
+	Screening screening `yaml:"screening"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
@@ -244,6 +246,9 @@ func (c *config) check() error {
 		return err
 	}
 	if _, err := c.templates(); err != nil {
+		return err
+	}
+	if _, err := c.Screening.policy(); err != nil {
 		return err
 	}
 	_, err := c.pool()

@@ -96,6 +96,9 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		Capacity: engine.Capacity{Room: room}, Egress: out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 	}
+	if err := cfg.screen(ctx, &o); err != nil {
+		return nil, nil, nil, err
+	}
 	if ephemeral {
 		o.Store = mem.New()
 		e := engine.New(ctx, o)

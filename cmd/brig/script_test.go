@@ -83,7 +83,7 @@ func TestAnnotatedConfig(t *testing.T) {
 	if err := yaml.Unmarshal(b, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"listen", "hosts", "limits", "lease", "timeout", "keep"} {
+	for _, field := range []string{"listen", "hosts", "limits", "lease", "timeout", "screening", "keep"} {
 		if _, ok := all[field]; !ok {
 			t.Errorf("brig.yaml does not show %s", field)
 		}

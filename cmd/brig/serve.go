@@ -105,14 +105,18 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err != nil {
 		return err
 	}
-	e := engine.New(ctx, engine.Options{
+	o := engine.Options{
 		TypeScript: compiler,
 		Capacity:   engine.Capacity{Room: room}, Pool: pool,
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		Egress:    out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
-	})
+	}
+	if err := cfg.screen(ctx, &o); err != nil {
+		return err
+	}
+	e := engine.New(ctx, o)
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {
 		log.Error("recover", "err", err)

@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+)
+
+// screened has an engine refuse what says "bad", and tells what it was asked.
+func screened(asked *[]string) func(*engine.Options) {
+	return func(o *engine.Options) {
+		o.Screen = func(ctx context.Context, lang brig.Language, source string) error {
+			*asked = append(*asked, brig.ActorFrom(ctx).Name+" "+string(lang)+" "+source)
+			if strings.Contains(source, "bad") {
+				return brig.Errorf(brig.PolicyBlocked, "Code is unsafe")
+			}
+			return nil
+		}
+		o.TypeScript = shouting{}
+	}
+}
+
+// shouting is a compiler of TypeScript that can be told from none.
+type shouting struct{}
+
+func (shouting) Program(_ context.Context, s string) (string, error) { return "compiled " + s, nil }
+func (shouting) Cell(_ context.Context, s string) (string, error)    { return "cell " + s, nil }
+
+// A program that is refused has no machine, and the audit says why it has not.
+func TestProgramsAreScreened(t *testing.T) {
+	var asked []string
+	made := 0
+	h := newHouse(t, func(o *engine.Options) {
+		screened(&asked)(o)
+		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { made++ }}
+	})
+	ctx := as(t, brig.Admin)
+	for _, p := range []brig.Program{
+		{Language: brig.Python, Code: "bad"}, {Language: brig.JavaScript, Code: "bad"},
+		{Language: brig.TypeScript, Code: "bad"}, {Language: brig.Bash, Code: "bad"},
+	} {
+		if _, err := h.Run(ctx, p, brig.IO{}); brig.KindOf(err) != brig.PolicyBlocked {
+			t.Errorf("%s: %v", p.Language, err)
+		}
+		events, err := h.store.Events(ctx, 2)
+		if err != nil || len(events) != 2 || events[0].Kind != brig.PolicyBlocked || events[0].Phase != brig.Finish || events[1].Phase != brig.Intent {
+			t.Errorf("%s: events %+v, %v", p.Language, events, err)
+		}
+	}
+	if made != 0 {
+		t.Errorf("%d machines were made for code that was refused", made)
+	}
+	if want := []string{"ann python bad", "ann javascript bad", "ann javascript compiled bad", "ann bash bad"}; !slices.Equal(asked, want) {
+		t.Errorf("asked about %q, want %q", asked, want)
+	}
+	// What is not code is not screened, and what is not refused gets a machine.
+	if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "bad"}}, brig.IO{}); err != nil || made != 1 {
+		t.Errorf("a command: %v, %d machines", err, made)
+	}
+	if _, _ = h.Run(ctx, brig.Program{Language: brig.Python, Code: "good"}, brig.IO{}); made != 2 {
+		t.Errorf("good code: %d machines", made)
+	}
+}
+
+// A cell that is refused starts no interpreter, in whatever way its context is
+// named.
+func TestCellsAreScreened(t *testing.T) {
+	var asked []string
+	var o engine.Options
+	screened(&asked)(&o)
+	bubble(t, o, func(t *testing.T, h *house, _ *tricky) {
+		ctx := as(t, brig.Admin)
+		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []brig.Code{{Source: "bad"}, {Language: brig.TypeScript, Source: "bad"}} {
+			if _, err := h.RunCode(ctx, "box", c, nil); brig.KindOf(err) != brig.PolicyBlocked {
+				t.Errorf("%s: %v", c.Language, err)
+			}
+		}
+		if all, err := h.Contexts(ctx, "box"); err != nil || len(all) != 0 {
+			t.Errorf("contexts of code that was refused: %+v, %v", all, err)
+		}
+		c, err := h.CreateContext(ctx, "box", brig.ContextSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.RunCode(ctx, "box", brig.Code{Context: c.ID, Source: "bad"}, nil); brig.KindOf(err) != brig.PolicyBlocked {
+			t.Errorf("in a context: %v", err)
+		}
+		if _, err := h.RunCode(ctx, "box", brig.Code{Context: c.ID, Source: "set x 1"}, nil); err != nil {
+			t.Errorf("good code: %v", err)
+		}
+	})
+	if want := []string{"ann python bad", "ann javascript cell bad", "ann python bad", "ann python set x 1"}; !slices.Equal(asked, want) {
+		t.Errorf("asked about %q, want %q", asked, want)
+	}
+}
