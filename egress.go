@@ -30,13 +30,13 @@ type EgressRule struct {
 	// CIDR is a network or an address ("192.0.2.0/24", "2001:db8::1").
 	CIDR string `json:",omitempty"`
 	// Ports are those that the rule is about; none is every port.
-	Ports []int `json:",omitempty"`
+	Ports []int `json:",omitzero"`
 	// Methods and Paths narrow a rule with a Host to HTTP requests; other
 	// protocols do not match it then. A path that ends in "*" is a prefix.
 	// To see them, TLS is ended by the proxy, whose authority the sandbox
 	// trusts.
-	Methods []string `json:",omitempty"`
-	Paths   []string `json:",omitempty"`
+	Methods []string `json:",omitzero"`
+	Paths   []string `json:",omitzero"`
 }
 
 // Request is what a rule may look at beyond the place that is asked for.

@@ -63,6 +63,13 @@ var (
 	OpBuildImage  = Op{"image.build", "BuildImage", Admin, true}
 	OpPullImage   = Op{"image.pull", "PullImage", Admin, true}
 	OpRemoveImage = Op{"image.remove", "RemoveImage", Admin, true}
+
+	OpPutSecret    = Op{"secret.put", "PutSecret", Admin, true}
+	OpSecrets      = Op{"secret.list", "Secrets", Member, false}
+	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true}
+	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Admin, true}
+
+	OpAudit = Op{"audit.read", "Audit", Admin, false}
 )
 
 // Ops lists every operation.
@@ -74,4 +81,6 @@ var Ops = []Op{
 	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial, OpSetEgress,
 	OpTemplates,
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
+	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
+	OpAudit,
 }

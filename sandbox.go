@@ -38,7 +38,7 @@ type Spec struct {
 	// Egress says where the sandbox may connect to. Default nowhere.
 	Egress Egress `json:",omitzero"`
 	// Secrets are given to the sandbox's commands.
-	Secrets []SecretUse `json:",omitempty"`
+	Secrets []SecretUse `json:",omitzero"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends

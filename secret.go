@@ -1,6 +1,11 @@
 package brig
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Secret is a named value of a tenant. The value itself is written once and
 // never told again.
@@ -33,10 +38,82 @@ const (
 	SecretBody   SecretPlace = "body"
 )
 
+// SealedSecret is a secret as it is kept: the value encrypted, under a key
+// that the store does not know.
+type SealedSecret struct {
+	Secret
+	Tenant string
+	Key    string // names the key
+	Sealed []byte
+}
+
 // SecretUse gives a sandbox a secret, or its placeholder, as a variable.
 type SecretUse struct {
 	// Name is the secret's.
 	Name string
 	// Env is the variable. Default the name in capitals, "_" for "-".
 	Env string
+}
+
+// Variable is the variable's name.
+func (u SecretUse) Variable() string {
+	if u.Env != "" {
+		return u.Env
+	}
+	return strings.ReplaceAll(strings.ToUpper(u.Name), "-", "_")
+}
+
+// The bounds of a secret.
+const (
+	MaxSecret      = 64 * int(KiB) // bytes of its value
+	maxSecretHosts = 50
+	// minBrokered keeps the values that answers are searched for from being
+	// found everywhere.
+	minBrokered = 8
+)
+
+// Check returns an error that names the first field that is wrong. The value
+// is looked at and never told.
+func (s *Secret) Check(value []byte) error {
+	if !ValidName(s.Name) {
+		return InvalidField("name", "%q is not a name", clipText(s.Name)).
+			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
+	}
+	if len(s.Hosts) > maxSecretHosts {
+		return InvalidField("hosts", "%d hosts are too many", len(s.Hosts)).WithHint("give at most %d", maxSecretHosts)
+	}
+	for i, h := range s.Hosts {
+		if err := checkHost(fmt.Sprintf("hosts[%d]", i), strings.TrimPrefix(h, "*.")); err != nil {
+			return err
+		}
+	}
+	for i, p := range s.Places {
+		if p != SecretHeader && p != SecretQuery && p != SecretBody {
+			return InvalidField(fmt.Sprintf("places[%d]", i), "%q is no place", clipText(string(p))).
+				WithHint("use header, query or body")
+		}
+	}
+	if len(s.Hosts) == 0 && (len(s.Places) > 0 || s.Exclusive) {
+		return InvalidField("hosts", "places and exclusive are for a secret with hosts").
+			WithHint("name the hosts that may get it, or leave the two out")
+	}
+	return s.checkValue(value)
+}
+
+func (s *Secret) checkValue(value []byte) error {
+	switch {
+	case len(value) == 0:
+		return InvalidField("value", "it is empty").WithHint("give the secret's value; remove a secret with DELETE")
+	case len(value) > MaxSecret:
+		return InvalidField("value", "%d bytes are too many", len(value)).WithHint("give at most %s", FormatBytes(int64(MaxSecret)))
+	case slices.Contains(value, 0):
+		return InvalidField("value", "it has a NUL, which a variable cannot").WithHint("encode it, for example as base64")
+	case len(s.Hosts) > 0 && len(value) < minBrokered:
+		return InvalidField("value", "it is too short for a secret with hosts").
+			WithHint("answers are searched for it: give at least %d bytes", minBrokered)
+	case len(s.Hosts) > 0 && slices.ContainsFunc(value, func(b byte) bool { return b < ' ' && b != '\t' || b == 0x7f }):
+		return InvalidField("value", "it has a control character, which a request cannot").
+			WithHint("is there a line break at its end?")
+	}
+	return nil
 }

@@ -94,4 +94,19 @@ type Service interface {
 	PullImage(ctx context.Context, p ImagePull, report func(Progress)) (*Image, error)
 	// RemoveImage refuses (FailedPrecondition) while a sandbox uses it.
 	RemoveImage(ctx context.Context, ref string) error
+
+	// PutSecret makes a secret of the tenant, or gives the one of that name
+	// another value and what else s says; sandboxes that have it get the new
+	// value with the next command or request. Version, Created and Updated of
+	// s are not looked at. Secrets lists them by name. The value is told by
+	// nothing here, and RemoveSecret forgets it.
+	PutSecret(ctx context.Context, s Secret, value []byte) (*Secret, error)
+	Secrets(ctx context.Context) ([]*Secret, error)
+	RemoveSecret(ctx context.Context, name string) error
+	// RotateKey makes a new key for all secrets and encrypts them under it.
+	// How many, it says.
+	RotateKey(ctx context.Context) (int, error)
+
+	// Audit returns a page of the tenant's audit log, oldest first.
+	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)
 }

@@ -12,8 +12,8 @@ type Record struct {
 	Rev    int64  // optimistic lock: 0 before the first Put, then what Put set
 }
 
-// Event is one line of the audit log. A changing operation writes two: its
-// intent when it was let in, and its outcome.
+// Event is what a line of the audit log tells. A changing operation writes
+// two: its intent when it was let in, and its outcome.
 type Event struct {
 	At            time.Time
 	Op            string
@@ -21,6 +21,9 @@ type Event struct {
 	Sandbox       ID
 	Phase         Phase
 	Kind          Kind // of the error; empty on success
+	// Detail is what else is worth knowing, never a secret's value; see the
+	// Detail constants.
+	Detail map[string]string
 }
 
 // Phase tells the two events of a changing operation apart.
@@ -31,6 +34,8 @@ const (
 	Intent  Phase = "intent"
 	Finish  Phase = "outcome"
 	Refused Phase = "refused" // the gate said no
+	// Observed is nobody's doing: what a sandbox did by itself.
+	Observed Phase = "observed"
 )
 
 // Store keeps records. It decides nothing: no roles, no quotas, no defaults.
@@ -80,6 +85,23 @@ type Store interface {
 	// Append writes audit events; Events returns the newest n, newest first.
 	Append(ctx context.Context, events ...Event) error
 	Events(ctx context.Context, n int) ([]Event, error)
+	// Audit returns up to q.Limit lines of a tenant's chain, oldest first,
+	// and AuditHeads where each tenant's chain stands. PruneAudit removes the
+	// beginning of each chain, up to its first line that is not before t, and
+	// writes a line about that (see DetailPruned).
+	Audit(ctx context.Context, tenant string, q AuditQuery) ([]AuditLine, error)
+	AuditHeads(ctx context.Context) ([]AuditHead, error)
+	PruneAudit(ctx context.Context, t time.Time) error
+
+	// PutSecret writes a secret, with its events, if the tenant has it in the
+	// version was (0 is not at all), and is FailedPrecondition otherwise.
+	// GetSecret is NotFound for one that is not there; Secrets lists a
+	// tenant's by name, AllSecrets everybody's; DeleteSecret removes one.
+	PutSecret(ctx context.Context, s *SealedSecret, was int, events ...Event) error
+	GetSecret(ctx context.Context, tenant, name string) (*SealedSecret, error)
+	Secrets(ctx context.Context, tenant string) ([]*SealedSecret, error)
+	AllSecrets(ctx context.Context) ([]*SealedSecret, error)
+	DeleteSecret(ctx context.Context, tenant, name string, events ...Event) error
 
 	// Soon returns the same store with another promise: what is written
 	// through it outlives this process at once, and a power cut some 20

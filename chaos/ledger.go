@@ -17,11 +17,17 @@ type ledger struct {
 	gone   map[brig.ID]string // names of those whose removal was acknowledged
 	doomed map[brig.ID]bool   // sandboxes of which a process was killed
 	deaths time.Time          // when one was last
-	events map[brig.Event]int // successful outcomes by operation and sandbox
+	events map[done]int // successful outcomes
 	told   map[brig.Kind]int  // errors, by kind
 	counts Counts
 	lost   []string
 	odd    []string // errors that nothing explains
+}
+
+// done is an operation that succeeded, on a sandbox.
+type done struct {
+	op string
+	id brig.ID
 }
 
 // Counts is what happened.
@@ -37,7 +43,7 @@ type Counts struct {
 func newLedger() *ledger {
 	return &ledger{
 		runs: map[string]string{}, gone: map[brig.ID]string{}, doomed: map[brig.ID]bool{},
-		events: map[brig.Event]int{}, told: map[brig.Kind]int{},
+		events: map[done]int{}, told: map[brig.Kind]int{},
 	}
 }
 
@@ -46,7 +52,7 @@ func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op.Changes {
-		l.events[brig.Event{Op: op.Name, Sandbox: id}]++
+		l.events[done{op.Name, id}]++
 	}
 	f(&l.counts)
 }
@@ -102,17 +108,17 @@ func (l *ledger) refused(what string, begin time.Time, err error) {
 func (l *ledger) audit(events []brig.Event) (missing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	have, runs := map[brig.Event]int{}, 0
+	have, runs := map[done]int{}, 0
 	for _, e := range events {
 		if e.Phase != brig.Finish || e.Kind != "" {
 			continue
 		}
-		have[brig.Event{Op: e.Op, Sandbox: e.Sandbox}]++
+		have[done{e.Op, e.Sandbox}]++
 		if e.Op == brig.OpRun.Name {
 			runs++
 		}
 	}
-	have[brig.Event{Op: brig.OpRun.Name}] = runs // a caller does not know its sandbox's id
+	have[done{op: brig.OpRun.Name}] = runs // a caller does not know its sandbox's id
 	for e, n := range l.events {
 		missing += max(n-have[e], 0)
 	}

@@ -59,3 +59,15 @@ func UnknownKey() error {
 	return brig.Errorf(brig.Unauthenticated, "the key is not known").
 		WithHint("check the key, or ask an administrator for a new one")
 }
+
+// NoSecret: the tenant has no secret of that name.
+func NoSecret(name string) error {
+	return brig.Errorf(brig.NotFound, "no secret %q", name).
+		WithHint("list secrets to see what exists")
+}
+
+// SecretMoved: the secret is not what the caller last saw.
+func SecretMoved(name string) error {
+	return brig.Errorf(brig.FailedPrecondition, "secret %q was changed by someone else", name).
+		WithHint("repeat the request if it still makes sense")
+}

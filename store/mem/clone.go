@@ -16,6 +16,12 @@ func cloneRecord(r *brig.Record) *brig.Record {
 	c := *r
 	c.Spec.Env = maps.Clone(r.Spec.Env)
 	c.Spec.Labels = maps.Clone(r.Spec.Labels)
+	c.Spec.Egress.Rules = slices.Clone(r.Spec.Egress.Rules)
+	for i, rule := range c.Spec.Egress.Rules {
+		c.Spec.Egress.Rules[i].Ports = slices.Clone(rule.Ports)
+		c.Spec.Egress.Rules[i].Methods, c.Spec.Egress.Rules[i].Paths = slices.Clone(rule.Methods), slices.Clone(rule.Paths)
+	}
+	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
 	if r.Spec.Command != nil {
 		cmd := cloneCommand(*r.Spec.Command)
 		c.Spec.Command = &cmd

@@ -28,6 +28,8 @@ type Store struct {
 	runs    map[name]run
 	keys    map[[32]byte]brig.Actor
 	events  []brig.Event // oldest first
+	chains  map[string]*chain
+	secrets map[name]*brig.SealedSecret
 }
 
 // name is a name within its tenant.
@@ -50,6 +52,8 @@ func New() *Store {
 		execs:   map[brig.ID]map[string]*brig.Execution{},
 		runs:    map[name]run{},
 		keys:    map[[32]byte]brig.Actor{},
+		chains:  map[string]*chain{},
+		secrets: map[name]*brig.SealedSecret{},
 	}
 }
 
@@ -77,27 +81,6 @@ func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
 	defer s.mu.Unlock()
 	s.note(events)
 	return nil
-}
-
-// note appends events; the caller holds the lock.
-func (s *Store) note(events []brig.Event) {
-	for _, e := range events {
-		e.At = e.At.UTC()
-		s.events = append(s.events, e)
-	}
-}
-
-// Events implements brig.Store.
-func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	var out []brig.Event
-	for i := len(s.events) - 1; i >= 0 && len(out) < n; i-- {
-		out = append(out, s.events[i])
-	}
-	return out, nil
 }
 
 // PutKey implements brig.Store.

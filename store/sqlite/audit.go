@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/store/contract"
@@ -20,22 +18,11 @@ func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
 	return wrap(err, "append %d events", len(events))
 }
 
-func (t *tx) appendEvents(events []brig.Event) error {
-	for _, e := range events {
-		_, err := t.exec(insertEvent,
-			e.At.UTC().Format(time.RFC3339Nano), e.Op, e.Actor, e.Tenant, string(e.Sandbox), string(e.Phase), string(e.Kind))
-		if err != nil {
-			return fmt.Errorf("append event %s: %w", e.Op, err)
-		}
-	}
-	return nil
-}
-
 // Events implements brig.Store. Newest is what was written last: the clock
 // may have been set back.
 func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
 	rows, err := s.readers.QueryContext(ctx, `
-		select at, op, actor, tenant, sandbox, phase, kind from events order by seq desc limit $1`, max(n, 0))
+		select at, op, actor, tenant, sandbox, phase, kind, detail from events order by seq desc limit $1`, max(n, 0))
 	if err != nil {
 		return nil, wrap(err, "read events")
 	}
@@ -43,11 +30,11 @@ func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
 	var out []brig.Event
 	for rows.Next() {
 		var e brig.Event
-		var at string
-		if err := rows.Scan(&at, &e.Op, &e.Actor, &e.Tenant, &e.Sandbox, &e.Phase, &e.Kind); err != nil {
+		var at, detail string
+		if err := rows.Scan(&at, &e.Op, &e.Actor, &e.Tenant, &e.Sandbox, &e.Phase, &e.Kind, &detail); err != nil {
 			return nil, wrap(err, "read events")
 		}
-		if e.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
+		if err := complete(&e, at, detail); err != nil {
 			return nil, wrap(err, "read events")
 		}
 		out = append(out, e)

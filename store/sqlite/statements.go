@@ -30,8 +30,25 @@ const (
 			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`
 	deleteRuns  = `delete from runs where put_ns < $1`
 	insertEvent = `
-		insert into events (at, op, actor, tenant, sandbox, phase, kind) values ($1, $2, $3, $4, $5, $6, $7)`
-	putKey = `
+		insert into events (at, op, actor, tenant, sandbox, phase, kind, n, at_ns, detail, prev, hash)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	selectChain = `select n, hash from chains where tenant = $1`
+	putChain    = `
+		insert into chains (tenant, n, at, hash) values ($1, $2, $3, $4)
+		on conflict (tenant) do update set n = excluded.n, at = excluded.at, hash = excluded.hash`
+	selectChains = `select tenant, n, pruned from chains order by tenant`
+	selectKept   = `select min(n) from events where tenant = $1 and n > 0 and at_ns >= $2`
+	selectHash   = `select hash from events where tenant = $1 and n = $2`
+	deleteEvents = `delete from events where tenant = $1 and n <= $2`
+	setPruned    = `update chains set pruned = $2 where tenant = $1`
+
+	selectVersion = `select version from secrets where tenant = $1 and name = $2`
+	putSecret     = `
+		insert into secrets (tenant, name, version, doc, key, sealed) values ($1, $2, $3, $4, $5, $6)
+		on conflict (tenant, name) do update set
+			version = excluded.version, doc = excluded.doc, key = excluded.key, sealed = excluded.sealed`
+	deleteSecret = `delete from secrets where tenant = $1 and name = $2`
+	putKey       = `
 		insert into keys (hash, actor, tenant, role) values ($1, $2, $3, $4)
 		on conflict (hash) do update set
 			actor = excluded.actor, tenant = excluded.tenant, role = excluded.role`
@@ -40,6 +57,8 @@ const (
 // statements lists them all, for prepare.
 var statements = []string{
 	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent, putKey,
+	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
+	selectVersion, putSecret, deleteSecret,
 }
 
 // The reads of every call.

@@ -113,6 +113,15 @@ func testCanceled(t *testing.T, s brig.Store) {
 		"KeyActor":  func() error { _, err := s.KeyActor(end, [32]byte{}); return err },
 		"Append":    func() error { return s.Append(end, event("e")) },
 		"Events":    func() error { _, err := s.Events(end, 1); return err },
+
+		"Audit":        func() error { _, err := s.Audit(end, "t", brig.AuditQuery{}); return err },
+		"AuditHeads":   func() error { _, err := s.AuditHeads(end); return err },
+		"PruneAudit":   func() error { return s.PruneAudit(end, birth) },
+		"PutSecret":    func() error { return s.PutSecret(end, sealed("t", "x", 1), 0) },
+		"GetSecret":    func() error { _, err := s.GetSecret(end, "t", "x"); return err },
+		"Secrets":      func() error { _, err := s.Secrets(end, "t"); return err },
+		"AllSecrets":   func() error { _, err := s.AllSecrets(end); return err },
+		"DeleteSecret": func() error { return s.DeleteSecret(end, "t", "x") },
 	} {
 		if err := f(); brig.KindOf(err) != brig.Canceled {
 			t.Errorf("%s under an ended context: %v, of kind %q", name, err, brig.KindOf(err))

@@ -1,0 +1,193 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/audit"
+)
+
+// chain makes n lines.
+func chain(n int) []brig.AuditLine {
+	var out []brig.AuditLine
+	var last brig.AuditLine
+	for i := range n {
+		last = audit.Link(last, brig.Event{
+			At: time.Date(2026, 11, 21, 9, 0, i, 123456789, time.UTC), Op: "run", Actor: "ann", Tenant: "acme",
+			Sandbox: brig.ID("sb" + strconv.Itoa(i/2)), Phase: []brig.Phase{brig.Intent, brig.Finish}[i%2],
+			Detail: map[string]string{brig.DetailCode: fmt.Sprintf("sha256:%064d", i), brig.DetailLabel + "team": "<a>"},
+		})
+		out = append(out, last)
+	}
+	return out
+}
+
+func headOf(lines []brig.AuditLine) brig.AuditHead {
+	l := lines[len(lines)-1]
+	return brig.AuditHead{Tenant: l.Tenant, Seq: l.Seq, Hash: l.Hash, At: l.At}
+}
+
+// export writes lines as an export is.
+func export(t *testing.T, lines []brig.AuditLine, head brig.AuditHead, q brig.AuditQuery, begins int64) []string {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := audit.NewWriter(&b, q, begins)
+	for _, l := range lines {
+		err = errors.Join(err, w.Line(l))
+	}
+	if err = errors.Join(err, w.End(head)); err != nil {
+		t.Fatal(err)
+	}
+	return strings.SplitAfter(strings.TrimSuffix(b.String(), "\n"), "\n")
+}
+
+func verify(lines []string) (*audit.Report, error) {
+	return audit.VerifyExport(strings.NewReader(strings.Join(lines, "")), nil)
+}
+
+// tampering changes an export's records and says which of them, counted from
+// 1, is the first that is bad then. It returns 0 if nothing has changed.
+type tampering func(r *rand.Rand, rows []string) ([]string, int)
+
+func tamperings(t *testing.T) map[string]tampering {
+	change := func(row string, f func(*audit.Line), rehash bool) string {
+		var l audit.Line
+		if err := json.Unmarshal([]byte(row), &l); err != nil {
+			t.Fatal(err)
+		}
+		f(&l)
+		if rehash {
+			noun, err := l.Noun()
+			if err != nil {
+				t.Fatal(err)
+			}
+			noun.Hash = audit.Sum(noun)
+			l = audit.FromLine(noun)
+		}
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(l); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	flips := []func(*audit.Line){
+		func(l *audit.Line) { l.Seq += 3 },
+		func(l *audit.Line) { l.Time = l.Time.Add(time.Nanosecond) },
+		func(l *audit.Line) { l.Op += "x" },
+		func(l *audit.Line) { l.Phase = "refused" },
+		func(l *audit.Line) { l.Kind = "internal" },
+		func(l *audit.Line) { l.Tenant = "other" },
+		func(l *audit.Line) { l.Actor = "bob" },
+		func(l *audit.Line) { l.Sandbox = "sbx" },
+		func(l *audit.Line) { l.Detail[brig.DetailCode] = "sha256:0" },
+		func(l *audit.Line) { l.Detail["more"] = "" },
+		func(l *audit.Line) { delete(l.Detail, brig.DetailCode) },
+		func(l *audit.Line) { l.Prev = strings.Repeat("ab", 32) },
+		func(l *audit.Line) { l.Hash = strings.Repeat("cd", 32) },
+	}
+	return map[string]tampering{
+		"field": func(r *rand.Rand, rows []string) ([]string, int) {
+			i := r.IntN(len(rows))
+			rows[i] = change(rows[i], flips[r.IntN(len(flips))], false)
+			return rows, i + 1
+		},
+		"field and its hash": func(r *rand.Rand, rows []string) ([]string, int) {
+			i := r.IntN(len(rows))
+			rows[i] = change(rows[i], flips[2+r.IntN(3)], true)
+			return rows, i + 1
+		},
+		"bit": func(r *rand.Rand, rows []string) ([]string, int) {
+			i := r.IntN(len(rows))
+			b := []byte(rows[i])
+			b[r.IntN(len(b)-1)] ^= 1 << r.IntN(7)
+			rows[i] = string(b)
+			return rows, i + 1
+		},
+		"remove": func(r *rand.Rand, rows []string) ([]string, int) {
+			i := r.IntN(len(rows))
+			return slices.Delete(rows, i, min(len(rows), i+1+r.IntN(3))), i + 1
+		},
+		"swap": func(r *rand.Rand, rows []string) ([]string, int) {
+			i, j := r.IntN(len(rows)), r.IntN(len(rows))
+			if i == j {
+				return rows, 0
+			}
+			rows[i], rows[j] = rows[j], rows[i]
+			return rows, min(i, j) + 1
+		},
+		"move": func(r *rand.Rand, rows []string) ([]string, int) {
+			i, j := r.IntN(len(rows)), r.IntN(len(rows))
+			if i == j {
+				return rows, 0
+			}
+			row := rows[i]
+			return slices.Insert(slices.Delete(rows, i, i+1), j, row), min(i, j) + 1
+		},
+		"duplicate": func(r *rand.Rand, rows []string) ([]string, int) {
+			i, j := r.IntN(len(rows)), r.IntN(len(rows)+1)
+			at := j + 1
+			if j == i { // the copy and the record are the same: the second is too much
+				at = i + 2
+			}
+			return slices.Insert(rows, j, rows[i]), at
+		},
+		"insert": func(r *rand.Rand, rows []string) ([]string, int) {
+			i := r.IntN(len(rows) + 1)
+			var l brig.AuditLine
+			if i > 0 {
+				var form audit.Line
+				if err := json.Unmarshal([]byte(rows[i-1]), &form); err != nil {
+					t.Fatal(err)
+				}
+				l, _ = form.Noun()
+			}
+			// A whole line, that says of itself that it belongs there.
+			forged := audit.Link(l, brig.Event{At: time.Unix(int64(i), 0), Op: "forged", Tenant: "acme", Detail: map[string]string{"x": "y"}})
+			return slices.Insert(rows, i, change("{}", func(to *audit.Line) { *to = audit.FromLine(forged) }, false)), i + 1
+		},
+	}
+}
+
+// Ten thousand tamperings are all found, and the first bad record is named.
+func TestTampering(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	lines := chain(20)
+	whole := export(t, lines, headOf(lines), brig.AuditQuery{}, 1)
+	if rep, err := verify(whole); err != nil || rep.Lines != 20 || rep.Partial {
+		t.Fatalf("what nobody touched: %+v, %v", rep, err)
+	}
+	all := tamperings(t)
+	per := 10_000/len(all) + 1
+	for name, f := range all {
+		t.Run(name, func(t *testing.T) {
+			for range per {
+				rows, want := f(r, slices.Clone(whole[1:len(whole)-1]))
+				got := slices.Concat(whole[:1], rows, whole[len(whole)-1:])
+				_, err := verify(got)
+				if want == 0 {
+					continue
+				}
+				bad, ok := errors.AsType[*audit.Bad](err)
+				if !ok {
+					t.Fatalf("not found (record %d): %v\n%s", want, err, strings.Join(got, ""))
+				}
+				if bad.Place != want || bad.Seq != int64(want) {
+					t.Fatalf("%v, at %d; want record %d\n%s", bad, bad.Place, want, strings.Join(got, ""))
+				}
+			}
+		})
+	}
+}

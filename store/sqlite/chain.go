@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/audit"
+	"github.com/brig-run/brig/store/contract"
+)
+
+// appendEvents links events to the chains of their tenants. Nobody else writes
+// meanwhile, so that what is read as a chain's end is its end.
+func (t *tx) appendEvents(events []brig.Event) error {
+	ends := map[string]brig.AuditLine{}
+	for _, e := range events {
+		end, known := ends[e.Tenant]
+		if !known {
+			var hash []byte
+			err := t.row(selectChain, e.Tenant).Scan(&end.Seq, &hash)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return fmt.Errorf("read the chain of %q: %w", e.Tenant, err)
+			}
+			copy(end.Hash[:], hash)
+		}
+		end = audit.Link(end, e)
+		if err := t.insertLine(end); err != nil {
+			return fmt.Errorf("append event %s: %w", e.Op, err)
+		}
+		ends[e.Tenant] = end
+	}
+	for tenant, end := range ends {
+		if _, err := t.exec(putChain, tenant, end.Seq, end.At.Format(time.RFC3339Nano), end.Hash[:]); err != nil {
+			return fmt.Errorf("write the chain of %q: %w", tenant, err)
+		}
+	}
+	return nil
+}
+
+func (t *tx) insertLine(l brig.AuditLine) error {
+	detail := "{}"
+	if len(l.Detail) > 0 {
+		b, err := json.Marshal(l.Detail)
+		if err != nil {
+			return err
+		}
+		detail = string(b)
+	}
+	_, err := t.exec(insertEvent, l.At.Format(time.RFC3339Nano), l.Op, l.Actor, l.Tenant, string(l.Sandbox), string(l.Phase), string(l.Kind),
+		l.Seq, nanos(l.At), detail, l.Prev[:], l.Hash[:])
+	return err
+}
+
+// complete fills in what of an event is not kept as it is.
+func complete(e *brig.Event, at, detail string) (err error) {
+	if e.At, err = time.Parse(time.RFC3339Nano, at); err == nil && detail != "{}" {
+		err = json.Unmarshal([]byte(detail), &e.Detail)
+	}
+	return err
+}
+
+// Audit implements brig.Store.
+func (s *Store) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
+	limit, err := contract.AuditLimit(q)
+	if err != nil {
+		return nil, err
+	}
+	query := `select n, at, op, actor, tenant, sandbox, phase, kind, detail, prev, hash from events where tenant = ? and n > ?`
+	args := []any{tenant, max(q.After, 0)}
+	where := func(cond string, values ...any) {
+		query, args = query+" and "+cond, append(args, values...)
+	}
+	if !q.Since.IsZero() {
+		where("at_ns >= ?", nanos(q.Since))
+	}
+	if !q.Until.IsZero() {
+		where("at_ns < ?", nanos(q.Until))
+	}
+	if q.Sandbox != "" {
+		where("sandbox <> '' and (sandbox = ? or json_extract(detail, '$.name') = ?)", q.Sandbox, q.Sandbox)
+	}
+	for _, k := range slices.Sorted(maps.Keys(q.Labels)) {
+		where("exists (select 1 from json_each(detail) as d where d.key = ? and d.value = ?)", brig.DetailLabel+k, q.Labels[k])
+	}
+	rows, err := s.readers.QueryContext(ctx, query+" order by n limit ?", append(args, limit)...)
+	if err != nil {
+		return nil, wrap(err, "read the audit log")
+	}
+	defer rows.Close()
+	var out []brig.AuditLine
+	for rows.Next() {
+		var l brig.AuditLine
+		var at, detail string
+		var prev, hash []byte
+		err := rows.Scan(&l.Seq, &at, &l.Op, &l.Actor, &l.Tenant, &l.Sandbox, &l.Phase, &l.Kind, &detail, &prev, &hash)
+		if err = errors.Join(err, complete(&l.Event, at, detail)); err != nil {
+			return nil, wrap(err, "read the audit log")
+		}
+		copy(l.Prev[:], prev)
+		copy(l.Hash[:], hash)
+		out = append(out, l)
+	}
+	return out, wrap(rows.Err(), "read the audit log")
+}
+
+// AuditHeads implements brig.Store.
+func (s *Store) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
+	rows, err := s.readers.QueryContext(ctx, `select tenant, n, at, hash from chains order by tenant`)
+	if err != nil {
+		return nil, wrap(err, "read the audit log's heads")
+	}
+	defer rows.Close()
+	var out []brig.AuditHead
+	for rows.Next() {
+		var h brig.AuditHead
+		var at string
+		var hash []byte
+		err := rows.Scan(&h.Tenant, &h.Seq, &at, &hash)
+		if err == nil {
+			h.At, err = time.Parse(time.RFC3339Nano, at)
+		}
+		if err != nil {
+			return nil, wrap(err, "read the audit log's heads")
+		}
+		copy(h.Hash[:], hash)
+		out = append(out, h)
+	}
+	return out, wrap(rows.Err(), "read the audit log's heads")
+}
+
+// PruneAudit implements brig.Store.
+func (s *Store) PruneAudit(ctx context.Context, before time.Time) error {
+	err := s.write(ctx, nil, func(t *tx) error {
+		heads, err := t.chains()
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if err := t.prune(h, before, s.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return wrap(err, "prune the audit log")
+}
+
+// pruned is where a chain stands, and up to where it is gone.
+type pruned struct {
+	tenant  string
+	n, upTo int64
+}
+
+func (t *tx) chains() (out []pruned, err error) {
+	rows, err := t.stmt(selectChains).QueryContext(t.ctx) //nolint:sqlclosecheck // see stmt
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p pruned
+		if err := rows.Scan(&p.tenant, &p.n, &p.upTo); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, rows.Err()
+}
+
+func (t *tx) prune(p pruned, before, now time.Time) error {
+	var kept sql.NullInt64
+	if err := t.row(selectKept, p.tenant, nanos(before)).Scan(&kept); err != nil {
+		return err
+	}
+	upTo := p.n
+	if kept.Valid {
+		upTo = kept.Int64 - 1
+	}
+	if upTo <= p.upTo {
+		return nil
+	}
+	var hash []byte
+	if err := t.row(selectHash, p.tenant, upTo).Scan(&hash); err != nil {
+		return err
+	}
+	if _, err := t.exec(deleteEvents, p.tenant, upTo); err != nil {
+		return err
+	}
+	if err := t.appendEvents([]brig.Event{contract.Pruned(p.tenant, now, upTo, hash)}); err != nil {
+		return err
+	}
+	_, err := t.exec(setPruned, p.tenant, upTo)
+	return err
+}

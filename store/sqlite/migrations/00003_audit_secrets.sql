@@ -1,0 +1,31 @@
+-- +goose Up
+
+-- Lines are a chain for each tenant: n counts them, and hash is that of the
+-- line, prev included. Lines from before there was a chain have n = 0.
+alter table events add column n integer not null default 0;
+alter table events add column at_ns integer not null default 0;
+alter table events add column detail text not null default '{}';
+alter table events add column prev blob not null default x'';
+alter table events add column hash blob not null default x'';
+
+create unique index events_chain on events (tenant, n) where n > 0;
+
+-- Where each chain stands: its last line, and up to which it was pruned.
+create table chains (
+    tenant text    not null primary key,
+    n      integer not null,
+    at     text    not null,
+    hash   blob    not null,
+    pruned integer not null default 0
+) strict, without rowid;
+
+-- Values are sealed; doc is what may be known of a secret, as JSON.
+create table secrets (
+    tenant  text    not null,
+    name    text    not null,
+    version integer not null,
+    doc     text    not null check (json_valid(doc)),
+    key     text    not null,
+    sealed  blob    not null,
+    primary key (tenant, name)
+) strict, without rowid;
