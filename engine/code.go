@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ const heedTime = 2 * time.Second
 
 // RunCode implements brig.Service.
 func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (_ *brig.CodeResult, err error) {
-	v, err := e.enter(ctx, brig.OpRunCode, name)
+	v, err := e.enter(ctx, brig.OpRunCode, name, func(v *visit) { v.sayCode(code.Language, code.Source) })
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +62,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if err != nil {
 		return nil, err
 	}
+	v.sayEnd(res.Duration, res.TimedOut, false)
 	return res, e.renew(context.WithoutCancel(ctx), v.rec, in, 0)
 }
 
@@ -160,11 +160,14 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	if err != nil {
 		return nil, err
 	}
-	order := interpreter.Order{Op: "cell", Code: source, Env: code.Env}
-	if r.c.env != nil {
-		order.Env = maps.Clone(r.c.env)
-		maps.Copy(order.Env, code.Env)
+	secrets, err := r.e.secretEnv(ctx, r.rec)
+	if err != nil {
+		return nil, err
 	}
+	for k := range r.c.told.Spec.Env { // what the context was made with wins
+		delete(secrets, k)
+	}
+	order := interpreter.Order{Op: "cell", Code: source, Env: layer(layer(r.c.env, secrets), code.Env)}
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()

@@ -98,14 +98,17 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	env := map[string]string{}
 	maps.Copy(env, rec.Spec.Env)
 	maps.Copy(env, spec.Env)
-	session := e.contextsOf(rec.ID).take(ctx, in, spec, env)
+	secrets, err := e.secretEnv(ctx, rec) // not part of what is kept
+	if err != nil {
+		return err
+	}
+	session := e.contextsOf(rec.ID).take(ctx, in, spec, layer(secrets, env))
 	if session == nil {
 		env = nil // it is started with it
 		// Never the same again: a server that died may have started one that
 		// nobody knows of.
 		procID := c.told.ID + "." + strings.ToLower(rand.Text())
-		var err error
-		if session, err = open(ctx, in, procID, lang, brig.Command{Env: spec.Env, Dir: spec.Dir}); err != nil {
+		if session, err = open(ctx, in, procID, lang, brig.Command{Env: layer(secrets, spec.Env), Dir: spec.Dir}); err != nil {
 			return e.lost(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
 		}
 	}

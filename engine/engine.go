@@ -15,12 +15,14 @@ package engine
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/seal"
 )
 
 // Options are what an Engine is made of.
@@ -55,6 +57,17 @@ type Options struct {
 	// BuildMissing has the image of a template that has packages built when it
 	// is first wanted.
 	BuildMissing bool
+	// Keys are those that secrets are kept under. Without them there are none.
+	Keys *seal.Keyring
+	// Seed is what placeholders of secrets are made from. Nobody may know it,
+	// and it must stay.
+	Seed []byte
+	// AuditKey signs the head of the audit log, if there is one.
+	AuditKey ed25519.PrivateKey
+	// KeepAudit is how long lines of the audit log stay. Default for ever.
+	KeepAudit time.Duration
+	// Region is where this is, for the log.
+	Region string
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -72,6 +85,9 @@ type Engine struct {
 	pool     *pool
 	// templates have their defaults, and are never changed.
 	templates map[string]brig.Template
+	// sealing is held for writing while secrets are encrypted anew.
+	sealing  sync.RWMutex
+	prunedAt time.Time // of housekeep's
 
 	mu        sync.Mutex // guards the fields below
 	live      map[brig.ID]brig.Instance

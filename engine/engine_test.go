@@ -114,12 +114,12 @@ func TestChangesAreAudited(t *testing.T) {
 	for _, e := range events {
 		got = append(got, e.Op+" "+string(e.Phase))
 	}
-	want := "sandbox.remove outcome,sandbox.remove intent,sandbox.create outcome,sandbox.create intent"
+	want := "sandbox.remove outcome,sandbox.end observed,sandbox.remove intent,sandbox.create outcome,sandbox.create intent"
 	if strings.Join(got, ",") != want {
 		t.Errorf("events %v", got)
 	}
-	if events[2].Sandbox != s.ID || events[2].Actor != "ann" || events[2].Tenant != "acme" {
-		t.Errorf("event %+v does not say whose and which", events[2])
+	if events[3].Sandbox != s.ID || events[3].Actor != "ann" || events[3].Tenant != "acme" {
+		t.Errorf("event %+v does not say whose and which", events[3])
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Exec implements brig.Service.
 func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (_ *brig.Result, err error) {
-	v, err := e.enter(ctx, brig.OpExec, name)
+	v, err := e.enter(ctx, brig.OpExec, name, func(v *visit) { v.sayCommand(cmd) })
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,9 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 		return nil, err
 	}
 	defer rest()
-	return e.exec(ctx, v.rec, in, cmd, sio)
+	res, err := e.exec(ctx, v.rec, in, cmd, sio)
+	v.sayResult(res)
+	return res, err
 }
 
 // exec runs one command, on record before it starts and when it has ended.
@@ -46,7 +48,11 @@ func (e *Engine) exec(ctx context.Context, rec *brig.Record, in brig.Instance, c
 	streams := sio
 	streams.Stdout = tee(out, log.stream(), sio.Stdout)
 	streams.Stderr = tee(errs, log.stream(), sio.Stderr)
-	res, err := in.Exec(ctx, x.ExecID, cmd, streams)
+	var res *brig.Result
+	run, err := e.withSecrets(ctx, rec, cmd) // which are not on record
+	if err == nil {
+		res, err = in.Exec(ctx, x.ExecID, run, streams)
+	}
 	failpoint.Hit("exec.ran")
 	logErr := log.finish(out.output(), errs.output())
 	if logErr != nil {

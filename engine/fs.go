@@ -26,7 +26,18 @@ func (f files) do(ctx context.Context, op brig.Op, paths []brig.Path, g func(bri
 			}
 		}
 		return g(in.Files())
-	})
+	}, func(v *visit) { v.sayPaths(op, paths) })
+}
+
+// sayPaths says which files a call changes.
+func (v *visit) sayPaths(op brig.Op, paths []brig.Path) {
+	if !op.Changes || len(paths) == 0 {
+		return
+	}
+	v.say(brig.DetailPath, paths[0].Name)
+	if last := len(paths) - 1; last > 0 {
+		v.say(brig.DetailTo, paths[last].Name)
+	}
 }
 
 func checkPath(p brig.Path) error {

@@ -21,18 +21,28 @@ type visit struct {
 	// pending says that the intent is not on record yet: it goes with the
 	// record that the call writes first. told says that the outcome is.
 	pending, told bool
-	rest          func()       // lets the machine sleep again
-	beside        func() error // waits for what is written beside the call; nil for nothing
+	detail        map[string]string // of the events that come; see say
+	hash          string            // of the code that is run
+	rest          func()            // lets the machine sleep again
+	beside        func() error      // waits for what is written beside the call; nil for nothing
 }
 
 // enter lets a call in or refuses it: who is it, may they, and is the sandbox
 // theirs. The intent of a changing call is on record before anything changes;
-// a call that begins with a record of its own writes both at once.
-func (e *Engine) enter(ctx context.Context, op brig.Op, name string) (*visit, error) {
+// a call that begins with a record of its own writes both at once. What is
+// known of the call from the beginning, say says.
+func (e *Engine) enter(ctx context.Context, op brig.Op, name string, say ...func(*visit)) (*visit, error) {
 	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
 	if err := e.admit(ctx, v, name); err != nil {
 		_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
 		return nil, err
+	}
+	if v.rec != nil && op.Changes {
+		v.say(brig.DetailName, v.rec.Spec.Name)
+		v.sayLabels(v.rec.Spec.Labels)
+	}
+	for _, f := range say {
+		f(v)
 	}
 	switch {
 	case op == brig.OpRun, op == brig.OpCreate:
@@ -78,7 +88,8 @@ func named(op brig.Op) bool {
 	switch op {
 	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool, brig.OpTemplates,
 		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
-		brig.OpRemoveImage:
+		brig.OpRemoveImage,
+		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit:
 		return false
 	}
 	return true
@@ -87,7 +98,7 @@ func named(op brig.Op) bool {
 func (v *visit) event(p brig.Phase, err error) brig.Event {
 	return brig.Event{
 		At: v.e.Now().UTC(), Op: v.op.Name, Actor: v.actor.Name, Tenant: v.actor.Tenant,
-		Sandbox: v.id, Phase: p, Kind: brig.KindOf(err),
+		Sandbox: v.id, Phase: p, Kind: brig.KindOf(err), Detail: v.details(),
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // inside lets a call in, wakes the machine of the sandbox that it names, and
 // does f in it. The lease is renewed. What f returns may go on being used after
 // the call: f then takes over v.rest, which lets the machine sleep again.
-func (e *Engine) inside(ctx context.Context, op brig.Op, name string, f func(v *visit, in brig.Instance) error) (err error) {
-	v, err := e.enter(ctx, op, name)
+func (e *Engine) inside(ctx context.Context, op brig.Op, name string, f func(v *visit, in brig.Instance) error, say ...func(*visit)) (err error) {
+	v, err := e.enter(ctx, op, name, say...)
 	if err != nil {
 		return err
 	}

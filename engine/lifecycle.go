@@ -26,6 +26,9 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if err := e.checkEgress(v.actor, &spec.Egress); err != nil {
 		return nil, err
 	}
+	if err := e.findSecrets(ctx, v.actor.Tenant, spec.Secrets); err != nil {
+		return nil, err
+	}
 	spec.Ephemeral, spec.Blank = false, false
 	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
 	if err != nil {
@@ -134,6 +137,11 @@ func (e *Engine) lost(ctx context.Context, rec *brig.Record, in brig.Instance, e
 
 // update changes a record, again if somebody else was faster.
 func (e *Engine) update(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error) (*brig.Record, error) {
+	return e.updateAnd(ctx, tenant, id, change, func(*brig.Record) []brig.Event { return nil })
+}
+
+// updateAnd is update, with events of what has changed.
+func (e *Engine) updateAnd(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error, tell func(*brig.Record) []brig.Event) (*brig.Record, error) {
 	for {
 		rec, err := e.Store.Get(ctx, tenant, string(id))
 		if err != nil {
@@ -146,7 +154,7 @@ func (e *Engine) update(ctx context.Context, tenant string, id brig.ID, change f
 		if err := before.To(rec.State); err != nil {
 			return nil, err
 		}
-		err = e.Store.Put(ctx, rec)
+		err = e.Store.Put(ctx, rec, tell(rec)...)
 		if brig.KindOf(err) != brig.FailedPrecondition {
 			return rec, err
 		}
@@ -159,7 +167,7 @@ func (e *Engine) update(ctx context.Context, tenant string, id brig.ID, change f
 // settle records the end of a machine that is gone.
 func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.Instance) (*brig.Record, error) {
 	defer e.drop(id)
-	rec, err := e.update(ctx, tenant, id, func(r *brig.Record) error {
+	rec, err := e.updateAnd(ctx, tenant, id, func(r *brig.Record) error {
 		if r.State == brig.Ended {
 			return errSettled
 		}
@@ -170,7 +178,7 @@ func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.
 			r.Ended = r.Exit.At
 		}
 		return nil
-	})
+	}, func(r *brig.Record) []brig.Event { return []brig.Event{e.ended(r)} })
 	failpoint.Hit("settle.recorded")
 	if errors.Is(err, errSettled) {
 		return e.Store.Get(ctx, tenant, string(id))

@@ -129,6 +129,7 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		m.rec.Spec.Name = newName(w.prefix)
 	}
 	v.id = m.rec.ID
+	v.sayRecord(m.rec)
 	intent := v.intent()
 	put := func(ctx context.Context, store brig.Store, rec *brig.Record) error {
 		err := store.Put(ctx, rec, intent)
@@ -188,6 +189,13 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 			return err
 		}
 		return e.openWay(ctx, m.rec, m.in)
+	}
+	if spec.Command != nil {
+		run, err := e.withSecrets(ctx, m.rec, *spec.Command)
+		if err != nil {
+			return err
+		}
+		spec.Command = &run
 	}
 	leave, err := e.capacity.enter(ctx)
 	if err != nil {
@@ -278,13 +286,14 @@ func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
 // it keeps processors busy that the answer still needs.
 const discardDelay = 3 * time.Millisecond
 
-// discardSoon is discard, when the answer is out.
-func (e *Engine) discardSoon(ctx context.Context, id brig.ID, in brig.Instance) {
+// discardSoon is discard, when the answer is out. It calls f before.
+func (e *Engine) discardSoon(ctx context.Context, id brig.ID, in brig.Instance, f func()) {
 	e.work.Go(func() {
 		select {
 		case <-time.After(discardDelay):
 		case <-e.ctx.Done():
 		}
+		f()
 		e.destroy(ctx, id, in)
 	})
 }

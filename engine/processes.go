@@ -81,7 +81,11 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 	if e.looked.Add(1) > maxAllProcesses {
 		return nil, brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxAllProcesses).WithHint("try again later")
 	}
-	proc, err := in.Start(ctx, newExecID(), spec.Command, brig.Streams{Terminal: spec.Terminal})
+	run, err := e.withSecrets(ctx, rec, spec.Command) // which nobody is told
+	if err != nil {
+		return nil, err
+	}
+	proc, err := in.Start(ctx, newExecID(), run, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
 		return nil, err
 	}

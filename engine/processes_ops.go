@@ -26,7 +26,7 @@ func (d processDoor) Start(ctx context.Context, spec brig.ProcessSpec) (out *bri
 		spec.Command = inSandbox(v.rec.Spec, spec.Command)
 		out, err = d.e.startProcess(ctx, v.rec, in, spec)
 		return err
-	})
+	}, func(v *visit) { v.sayCommand(spec.Command) })
 	return out, err
 }
 

@@ -79,11 +79,11 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	}
 	in, err := e.Provider.Recover(ctx, r.ID, r.Handle)
 	if brig.KindOf(err) == brig.NotFound {
-		_, err = e.update(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
+		_, err = e.updateAnd(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
 			r.State, r.Ended = brig.Ended, e.Now().UTC()
 			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
 			return nil
-		})
+		}, func(r *brig.Record) []brig.Event { return []brig.Event{e.ended(r)} })
 		// What its provider does not know is swept: a server may have died
 		// while it removed that.
 		return false, err
@@ -141,7 +141,7 @@ func (e *Engine) housekeep() {
 // tidy forgets old outcomes and sandboxes that ended long ago.
 func (e *Engine) tidy(ctx context.Context) error {
 	now := e.Now()
-	errs := []error{e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns))}
+	errs := []error{e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns)), e.pruneAudit(ctx, now)}
 	var old []*brig.Record
 	errs = append(errs, e.Store.All(ctx, func(r *brig.Record) error {
 		if r.State == brig.Ended && now.Sub(r.Ended) > e.KeepEnded {

@@ -25,7 +25,11 @@ const (
 
 // Run implements brig.Service.
 func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.Outcome, err error) {
-	v, err := e.enter(ctx, brig.OpRun, "")
+	v, err := e.enter(ctx, brig.OpRun, "", func(v *visit) {
+		if v.sayCode(p.Language, p.Code); len(p.Command) > 0 {
+			v.sayCommand(brig.Command{Argv: p.Command})
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +39,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		return nil, err
 	}
 	if err := e.checkEgress(v.actor, &job.spec.Egress); err != nil {
+		return nil, err
+	}
+	if err := e.findSecrets(ctx, v.actor.Tenant, job.spec.Secrets); err != nil {
 		return nil, err
 	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
@@ -64,11 +71,12 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		e.undo(ctx, m)
 		return nil, err
 	}
+	o.Pool = m.rec.Pool
 	// Nobody can reach it any more, so nobody waits for that.
 	m.letGo()
-	e.discardSoon(ctx, m.rec.ID, m.in)
+	e.discardSoon(ctx, m.rec.ID, m.in, func() { e.tellRun(ctx, v, m, job, o) })
 	failpoint.Hit("run.discarded")
-	o.Pool = m.rec.Pool
+	v.sayResult(&o.Result)
 	wctx, cancel := cleanup(ctx)
 	defer cancel()
 	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, o, v.outcome()); err != nil {
@@ -185,6 +193,12 @@ func languageOf(l brig.Language) (interpreter.Language, error) {
 
 // perform does a job in its machine.
 func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
+	secrets, err := e.secretEnv(ctx, m.rec)
+	if err != nil {
+		return nil, err
+	}
+	// An interpreter that waited gets its environment with the order.
+	j.cmd.Env, j.order.Env = secrets, layer(secrets, j.order.Env)
 	if len(j.files) > 0 {
 		if err := m.in.Put(ctx, workspace, j.files); err != nil {
 			return nil, err
@@ -200,7 +214,6 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 		return o, e.collect(ctx, m.in, o)
 	}
 	if m.session == nil {
-		var err error
 		if m.session, err = open(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
 			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
 		}

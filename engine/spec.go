@@ -41,8 +41,8 @@ func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
 	if err := spec.Egress.Check(); err != nil {
 		return spec, err
 	}
-	if len(spec.Secrets) > 0 {
-		return spec, brig.Errorf(brig.Unimplemented, "there are no secrets yet").WithHint("leave out secrets")
+	if spec.Secrets, err = checkUses(spec.Secrets, spec.Env); err != nil {
+		return spec, err
 	}
 	if err := checkUser(spec.User); err != nil {
 		return spec, err

@@ -103,6 +103,12 @@ func (e *Engine) remove(ctx context.Context, rec *brig.Record) error {
 		if err := in.Destroy(ctx); err != nil {
 			return err
 		}
+		if rec.State.Live() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
+			// Also the end of what is removed is on record, and only once.
+			if _, err := e.settle(ctx, rec.Tenant, rec.ID, in); err != nil && brig.KindOf(err) != brig.NotFound {
+				return err
+			}
+		}
 	}
 	failpoint.Hit("remove.destroyed")
 	if err := e.Store.Delete(ctx, rec.ID); err != nil {

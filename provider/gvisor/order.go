@@ -1,6 +1,9 @@
 package gvisor
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -12,13 +15,16 @@ const orderVersion = 1
 
 // order is what a provider asks of a shim, written to the sandbox's folder.
 type order struct {
-	Version   int
-	ID        string
-	Hostname  string
-	Root      Root
-	Limits    brig.Limits
-	Env       map[string]string
-	Command   *brig.Command
+	Version  int
+	ID       string
+	Hostname string
+	Root     Root
+	Limits   brig.Limits
+	Env      map[string]string
+	Command  *brig.Command
+	// Private says that the command's environment is not here but comes on
+	// the shim's standard input: it may have secrets, and this is a file.
+	Private   bool `json:",omitempty"`
 	Lease     time.Time
 	Ephemeral bool
 	Blank     bool   `json:",omitempty"`
@@ -49,3 +55,39 @@ type Root struct {
 
 // Bind makes Source visible at Target, read-only.
 type Bind struct{ Source, Target string }
+
+// hide takes the environment of the command out of an order, and returns what
+// reveal puts back.
+func (o *order) hide() ([]byte, error) {
+	if o.Command == nil || len(o.Command.Env) == 0 {
+		return nil, nil
+	}
+	env := map[string][]byte{} // values need not be text
+	for k, v := range o.Command.Env {
+		env[k] = []byte(v)
+	}
+	b, err := json.Marshal(env)
+	if err != nil {
+		return nil, fmt.Errorf("encode environment: %w", err)
+	}
+	c := *o.Command
+	c.Env = nil
+	o.Command, o.Private = &c, true
+	return b, nil
+}
+
+// reveal undoes hide.
+func (o *order) reveal(r io.Reader) error {
+	if !o.Private {
+		return nil
+	}
+	var env map[string][]byte
+	if err := json.NewDecoder(r).Decode(&env); err != nil {
+		return fmt.Errorf("read the command's environment: %w", err)
+	}
+	o.Command.Env = map[string]string{}
+	for k, v := range env {
+		o.Command.Env[k] = string(v)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,11 +148,15 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank,
 		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Disabled: p.Disabled,
 	}
+	private, err := i.order.hide()
+	if err != nil {
+		return nil, err
+	}
 	if err := l.writeJSON(orderFile, i.order, false); err != nil {
 		return nil, diskError(err, "write the sandbox's order")
 	}
 	failpoint.Hit("provider.ordered")
-	if err := i.launch(ctx, lock); err != nil {
+	if err := i.launch(ctx, lock, private); err != nil {
 		return nil, err
 	}
 	i.attach()
@@ -161,8 +166,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	return i, err
 }
 
-// launch starts the shim and waits until its sandbox runs.
-func (i *instance) launch(ctx context.Context, lock *os.File) error {
+// launch starts the shim, tells it what no file has, and waits until its
+// sandbox runs.
+func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) error {
 	ready, theirReady, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make pipe: %w", err)
@@ -180,6 +186,9 @@ func (i *instance) launch(ctx context.Context, lock *os.File) error {
 	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // nothing of the server's
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
+	if private != nil {
+		cmd.Stdin = bytes.NewReader(private)
+	}
 	cmd.ExtraFiles = []*os.File{theirReady, lock}
 	if i.order.Ephemeral {
 		r, w, err := os.Pipe()

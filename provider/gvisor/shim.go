@@ -108,6 +108,9 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	if s.Version != orderVersion {
 		return nil, fmt.Errorf("order of version %d, want %d", s.Version, orderVersion)
 	}
+	if err := s.reveal(os.Stdin); err != nil {
+		return nil, err
+	}
 	if notes, err = s.limit(); err != nil {
 		return nil, err
 	}
