@@ -17,7 +17,7 @@ type ledger struct {
 	gone   map[brig.ID]string // names of those whose removal was acknowledged
 	doomed map[brig.ID]bool   // sandboxes of which a process was killed
 	deaths time.Time          // when one was last
-	events map[done]int // successful outcomes
+	events map[done]int       // successful outcomes
 	told   map[brig.Kind]int  // errors, by kind
 	counts Counts
 	lost   []string

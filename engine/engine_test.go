@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/mem"
 )
@@ -38,13 +40,23 @@ type house struct {
 func newHouse(t *testing.T, change func(*engine.Options)) *house {
 	t.Helper()
 	h := &house{store: mem.New(), provider: &fake.Provider{}}
-	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds()}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Keys: ring(t), Seed: []byte("seed")}
 	if change != nil {
 		change(&o)
 	}
 	h.Engine = engine.New(t.Context(), o)
 	t.Cleanup(h.Close)
 	return h
+}
+
+// ring is a new key.
+func ring(t *testing.T) *seal.Keyring {
+	t.Helper()
+	k, err := seal.Open(t.Context(), seal.File{Path: filepath.Join(t.TempDir(), "keys")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 func as(t *testing.T, role brig.Role) context.Context {

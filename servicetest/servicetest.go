@@ -56,6 +56,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("contexts", h.contexts)
 	t.Run("tenants", h.tenants)
 	t.Run("images", h.images)
+	t.Run("secrets", h.secrets)
 }
 
 // argv says in the machine's own words what a command of the fake provider's

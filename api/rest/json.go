@@ -1,6 +1,10 @@
 package rest
 
-import "github.com/brig-run/brig"
+import (
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/audit"
+	"github.com/brig-run/brig/door/wire"
+)
 
 // JSON returns v, one of the root package's nouns or a list of them, in the
 // form in which this API writes it, for others who print the same JSON.
@@ -36,6 +40,12 @@ func JSON(v any) any {
 		return fromImage(v)
 	case []*brig.Image:
 		return fromImages(v)
+	case *brig.Secret:
+		return wire.FromSecret(v)
+	case []*brig.Secret:
+		return fromSecrets(v)
+	case *brig.AuditPage:
+		return audit.FromPage(v)
 	case []*brig.Execution:
 		return fromExecutions(v)
 	}

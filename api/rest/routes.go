@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/brig-run/brig/audit"
 	"github.com/brig-run/brig/door/wire"
 )
 
@@ -149,6 +150,17 @@ func (a *api) routes() []route {
 
 		{id: "templates", method: get, pattern: "/v1/templates", tag: "templates", summary: "List the templates that sandboxes can be made from",
 			handle: a.templates, out: wire.Templates{}},
+		{id: "put-secret", method: put, pattern: "/v1/secrets/{name}", tag: "secrets", summary: "Make a secret, or give it another value",
+			handle: a.putSecret, in: wire.SecretRequest{}, out: wire.Secret{}},
+		{id: "list-secrets", method: get, pattern: "/v1/secrets", tag: "secrets", summary: "List secrets, without their values",
+			handle: a.secrets, out: wire.Secrets{}},
+		{id: "remove-secret", method: del, pattern: "/v1/secrets/{name}", tag: "secrets", summary: "Forget a secret",
+			handle: a.removeSecret, status: http.StatusNoContent},
+		{id: "rotate-key", method: post, pattern: "/v1/secrets/rotate_key", tag: "secrets", summary: "Encrypt all secrets under a new key",
+			handle: a.rotateKey, out: wire.Resealed{}},
+
+		{id: "audit", method: get, pattern: "/v1/audit", tag: "audit", summary: "Read the tenant's audit log, oldest first",
+			handle: a.audit, out: audit.Page{}, query: auditQuery()},
 
 		{id: "pool", method: get, pattern: "/v1/pool", tag: "server", summary: "What waits to be used",
 			handle: a.pool, out: wire.Pool{}},

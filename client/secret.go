@@ -1,0 +1,44 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+)
+
+// PutSecret implements brig.Service.
+func (c *Client) PutSecret(ctx context.Context, s brig.Secret, value []byte) (*brig.Secret, error) {
+	var out wire.Secret
+	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(s.Name)}
+	if err := c.call(ctx, rq, wire.NewSecretRequest(s, value), &out); err != nil {
+		return nil, err
+	}
+	return out.Noun(), nil
+}
+
+// Secrets implements brig.Service.
+func (c *Client) Secrets(ctx context.Context) ([]*brig.Secret, error) {
+	var out wire.Secrets
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/secrets"}, nil, &out); err != nil {
+		return nil, err
+	}
+	var list []*brig.Secret
+	for _, s := range out.Secrets {
+		list = append(list, s.Noun())
+	}
+	return list, nil
+}
+
+// RemoveSecret implements brig.Service.
+func (c *Client) RemoveSecret(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/secrets/" + segment(name)}, nil, nil)
+}
+
+// RotateKey implements brig.Service.
+func (c *Client) RotateKey(ctx context.Context) (int, error) {
+	var out wire.Resealed
+	err := c.call(ctx, request{method: http.MethodPost, path: "/v1/secrets/rotate_key"}, nil, &out)
+	return out.Secrets, err
+}
