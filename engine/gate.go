@@ -192,10 +192,11 @@ func (v *visit) leave(ctx context.Context, err *error) {
 		*err = lost
 	}
 	if v.op.Changes && (!v.told || *err != nil) {
-		events := []brig.Event{v.event(brig.Finish, *err)}
+		var events []brig.Event
 		if v.pending {
-			events = []brig.Event{v.intent(), events[0]}
+			events = append(events, v.intent())
 		}
+		events = append(events, v.event(brig.Finish, *err))
 		if lost := v.note(ctx, events...); *err == nil {
 			// What is not on record is not acknowledged.
 			*err = lost

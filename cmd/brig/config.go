@@ -81,6 +81,18 @@ type config struct {
 	Egress egressConfig `yaml:"egress"`
 	// Screening says which code is refused before it runs.
 	Screening screening `yaml:"screening"`
+	// Secrets says how they are kept.
+	Secrets struct {
+		// KMSCommand wraps and unwraps their keys.
+		KMSCommand []string `yaml:"kms_command"`
+	} `yaml:"secrets"`
+	// Audit says how long the audit log is kept.
+	Audit struct {
+		// Keep is the age at which lines go. Default never.
+		Keep duration `yaml:"keep"`
+	} `yaml:"audit"`
+	// Region is where this server is, for its log.
+	Region string `yaml:"region"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
@@ -173,12 +185,15 @@ func (d *duration) UnmarshalText(b []byte) error {
 
 func (d duration) std() time.Duration { return time.Duration(d) }
 
+// defaultRegion is where a server is that was told nothing else.
+const defaultRegion = "local"
+
 // defaultListen is where a server listens that was told nothing else.
 const defaultListen = "127.0.0.1:2744"
 
 // config reads the configuration file, if one was named.
 func (c *cli) config() (*config, error) {
-	cfg := &config{Listen: defaultListen}
+	cfg := &config{Listen: defaultListen, Region: defaultRegion}
 	if c.configFile == "" {
 		return cfg, nil
 	}
@@ -250,6 +265,9 @@ func (c *config) check() error {
 	}
 	if _, err := c.Screening.policy(); err != nil {
 		return err
+	}
+	if c.Audit.Keep < 0 {
+		return brig.Errorf(brig.InvalidConfig, "audit.keep is negative").WithHint("give a duration, or leave it out to keep everything")
 	}
 	_, err := c.pool()
 	return err

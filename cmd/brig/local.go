@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -114,6 +115,9 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	o.Store = store
+	if err := cfg.vault(ctx, dir, &o); err != nil {
+		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
+	}
 	e := engine.New(ctx, o)
 	done := func() {
 		e.Close()

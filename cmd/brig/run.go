@@ -23,7 +23,7 @@ type runFlags struct {
 	cpus                                         float64
 	processes                                    int
 	timeout                                      time.Duration
-	env, labels, files                           []string
+	env, labels, files, secrets                  []string
 	artifacts                                    string
 	interactive                                  bool
 	egress                                       egressFlags
@@ -44,7 +44,8 @@ func (c *cli) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+			// Secrets are in the records, which one-shots need no other way.
+			return c.use(cmd, len(p.Secrets) == 0, func(ctx context.Context, svc brig.Service) error {
 				return c.run(ctx, svc, p, f)
 			})
 		},
@@ -59,6 +60,7 @@ func (c *cli) runCommand() *cobra.Command {
 	f.egress.add(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
 	fl.StringArrayVar(&f.files, "file", nil, "`FILE` to put into /workspace, or PATH=FILE")
 	fl.StringVar(&f.artifacts, "artifacts", "", "`folder` to save artifacts in")
@@ -70,7 +72,7 @@ func (c *cli) runCommand() *cobra.Command {
 
 // program reads the command line's three forms.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
-	p := brig.Program{Image: f.image, Name: f.name, User: f.user, Timeout: f.timeout}
+	p := brig.Program{Image: f.image, Name: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
 	given := 0
 	for _, is := range []bool{f.code != "", dash != 0 && len(args) > 0, dash == 0 && len(args) > 0} {
 		if is {

@@ -36,7 +36,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 		Short: "Create a sandbox; a command is its main program",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze}
+			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Secrets: secretUses(f.secrets)}
 			if template != "" && !cmd.Flags().Changed("image") {
 				spec.Image = ""
 			}
@@ -87,6 +87,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
 	fl.StringVar(&f.user, "user", "", "user of the command: user (default) or root")
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time of the command (default none but the lease)")

@@ -116,6 +116,13 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := cfg.screen(ctx, &o); err != nil {
 		return err
 	}
+	if err := cfg.vault(ctx, dir, &o); err != nil {
+		return err
+	}
+	if err := checkKeys(ctx, store, o.Keys, log); err != nil {
+		return err
+	}
+	defer keepHeads(ctx, dir, store, o.AuditKey, log)()
 	e := engine.New(ctx, o)
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {

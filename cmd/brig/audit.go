@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/audit"
+)
+
+func (c *cli) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Read the audit log and prove that nobody changed it",
+	}
+	cmd.AddCommand(c.auditExport(), c.auditVerify(), c.auditReplay(), c.auditHead())
+	return cmd
+}
+
+// moment reads a flag that is a time, or a duration before now.
+func moment(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return time.Now().Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, brig.InvalidField(flag, "%q is not a moment", s).WithHint("for example 2006-01-02T15:04:05Z, or 24h ago as 24h")
+	}
+	return t, nil
+}
+
+func (c *cli) auditExport() *cobra.Command {
+	var since, until, sandbox, format string
+	var labels []string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the audit log to standard output",
+		Long: `Write the tenant's audit log to standard output, oldest first: as JSON lines
+that brig audit verify can check, or with the field names of OCSF's class API
+Activity. One that leaves out lines proves only the lines that it has.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := brig.AuditQuery{Sandbox: sandbox, Limit: 1000}
+			var err error
+			if q.Since, err = moment("--since", since); err != nil {
+				return err
+			}
+			if q.Until, err = moment("--until", until); err != nil {
+				return err
+			}
+			if q.Labels, err = pairs("--label", labels, false); err != nil {
+				return err
+			}
+			if format != "jsonl" && format != "ocsf" {
+				return brig.InvalidField("--format", "no format %q", format).WithHint("use jsonl or ocsf")
+			}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				if format == "ocsf" {
+					return exportOCSF(ctx, svc, q, c.stdout)
+				}
+				return exportLines(ctx, svc, q, c.stdout)
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&since, "since", "", "only from that `moment` on: RFC 3339, or for example 24h")
+	fl.StringVar(&until, "until", "", "only what was before that `moment`")
+	fl.StringVar(&sandbox, "sandbox", "", "only what is about this sandbox, by `id` or name")
+	fl.StringArrayVar(&labels, "label", nil, "only what is about sandboxes with this label, `K=V`")
+	fl.StringVar(&format, "format", "jsonl", "jsonl or ocsf")
+	return cmd
+}
+
+// pages calls f for every page of the log that q selects.
+func pages(ctx context.Context, svc brig.Service, q brig.AuditQuery, f func(*brig.AuditPage) error) error {
+	for {
+		p, err := svc.Audit(ctx, q)
+		if err == nil {
+			err = f(p)
+		}
+		if err != nil || p.Next == 0 {
+			return err
+		}
+		q.After = p.Next
+	}
+}
+
+func exportOCSF(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io.Writer) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	return pages(ctx, svc, q, func(p *brig.AuditPage) error {
+		for _, l := range p.Lines {
+			if err := e.Encode(audit.FromLineOCSF(l)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io.Writer) error {
+	var w *audit.Writer
+	var head brig.AuditHead
+	err := pages(ctx, svc, q, func(p *brig.AuditPage) (err error) {
+		if w == nil {
+			begins := int64(1)
+			if len(p.Lines) > 0 && !q.Partial() {
+				begins = p.Lines[0].Seq
+			}
+			if w, err = audit.NewWriter(to, q, begins); err != nil {
+				return err
+			}
+		}
+		for _, l := range p.Lines {
+			if err := w.Line(l); err != nil {
+				return err
+			}
+		}
+		head = p.Head
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return w.End(head)
+}
+
+func (c *cli) auditReplay() *cobra.Command {
+	return &cobra.Command{
+		Use:   "replay ID",
+		Short: "Tell the story of a sandbox: what was asked, what happened, how it ended",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				var all []brig.AuditLine
+				err := pages(ctx, svc, brig.AuditQuery{Sandbox: args[0], Limit: 1000}, func(p *brig.AuditPage) error {
+					all = append(all, p.Lines...)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				if len(all) == 0 {
+					return brig.Errorf(brig.NotFound, "the audit log knows no sandbox %q", args[0]).WithHint("give its id, or its name")
+				}
+				if c.asJSON {
+					return c.printJSON(&brig.AuditPage{Lines: all})
+				}
+				return c.story(all)
+			})
+		},
+	}
+}
+
+// story tells lines for people.
+func (c *cli) story(all []brig.AuditLine) error {
+	var rows [][]string
+	id := brig.ID("")
+	for _, l := range all {
+		if l.Sandbox != id && id != "" {
+			rows = append(rows, []string{"", "", "", ""}) // another of the same name
+		}
+		if id != l.Sandbox {
+			id = l.Sandbox
+			rows = append(rows, []string{l.At.Format(time.RFC3339), "sandbox " + string(id), "tenant " + l.Tenant, ""})
+		}
+		what := map[brig.Phase]string{brig.Intent: "asked: ", brig.Finish: "done: ", brig.Observed: "", brig.Refused: "refused: "}[l.Phase] + l.Op
+		if l.Kind != "" && l.Phase != brig.Refused {
+			what = "failed: " + l.Op
+		}
+		var more []string
+		if l.Kind != "" {
+			more = append(more, string(l.Kind))
+		}
+		for _, k := range slices.Sorted(maps.Keys(l.Detail)) {
+			if k != brig.DetailName && (!strings.HasPrefix(k, brig.DetailLabel) || l.Phase == brig.Intent) {
+				more = append(more, k+"="+strings.ReplaceAll(l.Detail[k], "\n", "⏎"))
+			}
+		}
+		who := l.Actor
+		if who == "" {
+			who = "-"
+		}
+		rows = append(rows, []string{l.At.Format("15:04:05.000"), what, who, strings.Join(more, "  ")})
+	}
+	return c.table("TIME\tWHAT\tWHO\tDETAIL", rows)
+}
+
+func (c *cli) auditHead() *cobra.Command {
+	return &cobra.Command{
+		Use:   "head",
+		Short: "Print where the log stands, signed; kept elsewhere, it shows when the end is cut off",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				p, err := svc.Audit(ctx, brig.AuditQuery{Limit: 1})
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(c.stdout).Encode(audit.FromHead(p.Head))
+			})
+		},
+	}
+}
+
+// badLog is how a command says that a log is not what was written.
+func badLog(tenant string, err error) error {
+	bad, ok := errors.AsType[*audit.Bad](err)
+	if !ok {
+		return err
+	}
+	where := ""
+	if tenant != "" {
+		where = fmt.Sprintf(" of the log of %q", tenant)
+	}
+	return brig.Errorf(brig.FailedPrecondition, "record %d%s: %s", bad.Seq, where, bad.Why).
+		WithHint("what is before it is as it was written; compare what comes from there on with an older export")
+}
