@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -49,6 +50,12 @@ func TestRandomKills(t *testing.T) {
 	t.Logf("seed %d, killed %v; %+v; errors %v", r.Seed, r.Killed, r.Counts, r.Told)
 	t.Logf("ready again: p50 %v, p99 %v; first one-shot: p50 %v, p99 %v",
 		chaos.Percentile(r.Ready, 50), chaos.Percentile(r.Ready, 99), chaos.Percentile(r.First, 50), chaos.Percentile(r.First, 99))
+	// Whoever was killed while writing, the log is one chain.
+	if out, err := exec.Command(bin(t, "brig"), "--data-dir", dir, "audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("brig audit verify: %v\n%s", err, out)
+	} else {
+		t.Logf("%s", out)
+	}
 	if !r.Clean() {
 		t.Errorf("leaks %v, lost %v, %d events missing, unexplained %v", r.Leaks, r.Lost, r.Missing, r.Odd)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/brig-run/brig/client"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/sqlite"
 )
@@ -99,6 +100,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 		t.Fatal(err)
 	}
 	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
+	o.Keys, o.Seed = keyring(t), []byte("seed")
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
 	t.Cleanup(func() {
@@ -110,6 +112,16 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 		store.Close()
 	})
 	return e, ctx
+}
+
+// keyring is a new key for secrets.
+func keyring(t testing.TB) *seal.Keyring {
+	t.Helper()
+	k, err := seal.Open(t.Context(), seal.File{Path: filepath.Join(t.TempDir(), "master.key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 type testLog struct{ t testing.TB }

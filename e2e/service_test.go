@@ -76,7 +76,7 @@ func TestServiceThroughDoor(t *testing.T) {
 	addKeys(t, store)
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet,
+		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 	})
 	defer e.Close()
 	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: store, Bounds: brig.DefaultBounds(), Log: quiet}))

@@ -106,7 +106,8 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 	o := e.Options.Egress
 	w.session, err = egress.Start(link, egress.Options{
 		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
-		Report: func(ev egress.Event) { e.noteEgress(rec, ev) },
+		Secrets: func() []egress.Secret { return e.brokered(rec) },
+		Report:  func(ev egress.Event) { e.noteEgress(rec, ev) },
 	})
 	if err != nil {
 		_ = link.Close() // there is no way out with it
@@ -196,12 +197,6 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 	return out, err
 }
 
-// noteEgress tells the log what a sandbox asked of the network.
-func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
-	e.Log.Info("egress", "sandbox", rec.ID, "tenant", rec.Tenant, "what", ev.What, "host", ev.Host, "addr", ev.Addr,
-		"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
-}
-
 // bundle is where a sandbox's authorities are, and authority where its own is
 // alone, in every image; see guest/agent.
 const (
@@ -213,7 +208,7 @@ const (
 // list of authorities of their own are told of the sandbox's, if requests are
 // looked at.
 func withAuthority(spec brig.Spec) map[string]string {
-	looked := false
+	looked := len(spec.Egress.Rules) > 0 && len(spec.Secrets) > 0 // requests may carry them
 	for i := range spec.Egress.Rules {
 		looked = looked || spec.Egress.Rules[i].IsHTTP()
 	}

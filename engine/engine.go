@@ -85,6 +85,7 @@ type Engine struct {
 	pool     *pool
 	// templates have their defaults, and are never changed.
 	templates map[string]brig.Template
+	notes     egressNotes
 	// sealing is held for writing while secrets are encrypted anew.
 	sealing  sync.RWMutex
 	prunedAt time.Time // of housekeep's

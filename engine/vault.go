@@ -77,34 +77,35 @@ func (e *Engine) placeholder(id brig.ID, name string) string {
 	return "brig-secret-" + strings.ToLower(text[:32])
 }
 
-// brokered are the secrets of a sandbox that do not enter it: what its
-// placeholders stand for, for which hosts.
-func (e *Engine) brokered(ctx context.Context, rec *brig.Record) ([]egress.Secret, error) {
+// brokered are the secrets of a sandbox that do not enter it, as they are now:
+// what its placeholders stand for, for which hosts. One that cannot be read is
+// none, so that a placeholder stays one.
+func (e *Engine) brokered(rec *brig.Record) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
-		s, err := e.used(ctx, rec, u)
+		s, err := e.used(e.ctx, rec, u)
 		if err != nil {
-			return nil, err
+			e.Log.Warn("a secret of a sandbox cannot be read", "sandbox", rec.ID, "secret", u.Name, "err", err)
+			continue
 		}
 		if len(s.Hosts) == 0 {
 			continue
 		}
-		hosts := s.Hosts
 		out = append(out, egress.Secret{
-			Name: s.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: hosts, Places: s.Places, Exclusive: s.Exclusive,
+			Name: s.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive,
 			Value: func(ctx context.Context) ([]byte, error) {
 				now, err := e.used(ctx, rec, u)
 				if err != nil {
 					return nil, err
 				}
-				if !slices.Equal(now.Hosts, hosts) {
+				if !slices.Equal(now.Hosts, s.Hosts) {
 					// The value may not be for these any more.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
-						WithHint("create a new sandbox, or set the sandbox's egress rules again")
+						WithHint("connect again")
 				}
 				return e.unseal(now)
 			},
 		})
 	}
-	return out, nil
+	return out
 }

@@ -46,7 +46,11 @@ func auditOptions(v url.Values) (q brig.AuditQuery, err error) {
 			return q, brig.InvalidField(name, "is not a moment").WithHint("for example 2006-01-02T15:04:05Z")
 		}
 	}
-	o, err := listOptions(url.Values{"label": v["label"], "limit": v["limit"]})
-	q.Sandbox, q.Labels, q.Limit = v.Get("sandbox"), o.Labels, o.Limit
+	o, err := listOptions(url.Values{"label": v["label"]})
+	if err != nil {
+		return q, err
+	}
+	q.Sandbox, q.Labels = v.Get("sandbox"), o.Labels
+	q.Limit, err = number(v, "limit")
 	return q, err
 }

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
+)
+
+// The audit log is told of all that was let out. Of what was refused it is told
+// that much for each sandbox, and then how much more there was: what nobody
+// answers costs a guest nothing.
+const (
+	notePause   = 100 * time.Millisecond // between two writes
+	noteDenials = 200                    // at once
+	noteEvery   = 500 * time.Millisecond // one more
+)
+
+// egressNotes are decisions on their way to the audit log.
+type egressNotes struct {
+	mu      sync.Mutex // guards the fields below
+	pending []brig.Event
+	denials map[brig.ID]*denials
+	due     bool
+}
+
+// denials are what a sandbox was refused.
+type denials struct {
+	rec  *brig.Record
+	room int       // how many may be told
+	at   time.Time // when room was last made
+	more int       // that were not told
+}
+
+// noteEgress tells the log what a sandbox asked of the network.
+func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
+	e.Log.Info("egress", "sandbox", rec.ID, "tenant", rec.Tenant, "what", ev.What, "host", ev.Host, "addr", ev.Addr,
+		"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
+	n := &e.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ev.Allowed || n.room(rec, e.Now()) {
+		n.pending = append(n.pending, e.egressEvent(rec, ev))
+	}
+	if !n.due && e.ctx.Err() == nil {
+		n.due = true
+		e.work.Go(e.writeNotes)
+	}
+}
+
+// room reports whether one more refusal may be told, and counts it otherwise.
+func (n *egressNotes) room(rec *brig.Record, now time.Time) bool {
+	d := n.denials[rec.ID]
+	if d == nil {
+		d = &denials{rec: rec, room: noteDenials, at: now}
+		if n.denials == nil {
+			n.denials = map[brig.ID]*denials{}
+		}
+		n.denials[rec.ID] = d
+	}
+	if made := int(now.Sub(d.at) / noteEvery); made > 0 {
+		d.room, d.at = min(d.room+made, noteDenials), now
+	}
+	if d.room == 0 {
+		d.more++
+		return false
+	}
+	d.room--
+	return true
+}
+
+// writeNotes writes what has come, after a while in which more may come.
+func (e *Engine) writeNotes() {
+	select {
+	case <-time.After(notePause):
+	case <-e.ctx.Done():
+	}
+	n := &e.notes
+	n.mu.Lock()
+	events := n.pending
+	n.pending, n.due = nil, false
+	for id, d := range n.denials {
+		if d.more > 0 && d.room > 0 || d.more > 0 && e.ctx.Err() != nil {
+			events = append(events, e.observed(d.rec, "egress.more", map[string]string{
+				brig.DetailVerdict: "denied", brig.DetailWhy: strconv.Itoa(d.more) + " more",
+			}))
+			d.more = 0
+		}
+		if d.more == 0 && d.room == noteDenials {
+			delete(n.denials, id)
+		}
+	}
+	n.mu.Unlock()
+	if len(events) == 0 {
+		return
+	}
+	ctx, cancel := cleanup(context.WithoutCancel(e.ctx))
+	defer cancel()
+	if err := e.Store.Soon().Append(ctx, events...); err != nil {
+		e.Log.Error("write egress decisions to the audit log", "events", len(events), "err", err)
+	}
+}

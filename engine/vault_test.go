@@ -1,0 +1,234 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/audit"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/seal"
+)
+
+// A row of the database that was moved, or put back from an older version,
+// opens for nobody, and neither does one of another key.
+func TestMovedSecrets(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Admin)
+	put := func(name, value string) {
+		t.Helper()
+		if _, err := h.PutSecret(ctx, brig.Secret{Name: name}, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("mine", "one")
+	put("other", "two")
+	run := func(name string) error {
+		_, err := h.Run(ctx, brig.Program{Command: []string{"env", "V"}, Secrets: []brig.SecretUse{{Name: name, Env: "V"}}}, brig.IO{})
+		return err
+	}
+	if err := run("mine"); err != nil {
+		t.Fatal(err)
+	}
+	row := func(tenant, name string) *brig.SealedSecret {
+		t.Helper()
+		s, err := h.store.GetSecret(ctx, tenant, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, good := row("acme", "mine"), row("acme", "mine")
+	put("mine", "three")
+	for what, change := range map[string]func(s *brig.SealedSecret){
+		"another name":   func(s *brig.SealedSecret) { s.Sealed = row("acme", "other").Sealed },
+		"an older value": func(s *brig.SealedSecret) { s.Sealed = first.Sealed },
+		"a bit":          func(s *brig.SealedSecret) { s.Sealed[len(s.Sealed)-1] ^= 1 },
+		"another key":    func(s *brig.SealedSecret) { s.Key = "k0" },
+	} {
+		s := row("acme", "mine")
+		good = row("acme", "mine")
+		change(s)
+		if err := h.store.PutSecret(ctx, s, s.Version); err != nil {
+			t.Fatal(err)
+		}
+		if err := run("mine"); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := h.store.PutSecret(ctx, good, good.Version); err != nil {
+			t.Fatal(err)
+		}
+		if err := run("mine"); err != nil { // the control: put back it opens
+			t.Errorf("after %s: %v", what, err)
+		}
+	}
+	// Another tenant's row of the same name and version.
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Admin})
+	for range good.Version {
+		if _, err := h.PutSecret(rival, brig.Secret{Name: "mine"}, []byte("rival's")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stolen := row("acme", "mine")
+	stolen.Tenant = "rival"
+	if err := h.store.PutSecret(ctx, stolen, stolen.Version); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Run(rival, brig.Program{Command: []string{"env", "V"}, Secrets: []brig.SecretUse{{Name: "mine", Env: "V"}}}, brig.IO{})
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("another tenant's row: %v", err)
+	}
+}
+
+// A server with another key says so, and does not take one for the other.
+func TestWrongMasterKey(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Admin)
+	if _, err := h.PutSecret(ctx, brig.Secret{Name: "a"}, []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	h.Keys = ring(t)
+	_, err := h.Run(ctx, brig.Program{Command: []string{"env", "A"}, Secrets: []brig.SecretUse{{Name: "a"}}}, brig.IO{})
+	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Message, "a key that this server does not have") {
+		t.Errorf("%v", err)
+	}
+	fixed, err := seal.Open(ctx, seal.Fixed{bytes.Repeat([]byte{1}, seal.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Keys = fixed
+	if _, err := h.RotateKey(ctx); brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Hint == "" {
+		t.Errorf("RotateKey: %v", err)
+	}
+}
+
+// A secret that is set while the key is rotated opens afterwards, always.
+func TestRotateWhileSetting(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Admin)
+	done := make(chan error, 1)
+	go func() {
+		for i := range 50 {
+			if _, err := h.PutSecret(ctx, brig.Secret{Name: "s" + string(rune('a'+i%5))}, []byte("value")); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range 10 {
+		if _, err := h.RotateKey(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	all, err := h.store.AllSecrets(ctx)
+	if err != nil || len(all) != 5 {
+		t.Fatalf("%d secrets, %v", len(all), err)
+	}
+	for _, s := range all {
+		if !h.Keys.Has(s.Key) {
+			t.Errorf("%s was sealed with a key that is gone", s.Name)
+		}
+	}
+}
+
+// One run is one line in the log, with every field that H04 names, and the
+// same hash in the audit log.
+func TestRunIsTold(t *testing.T) {
+	var out lockedBuffer
+	h := newHouse(t, func(o *engine.Options) {
+		o.Log, o.Region = slog.New(slog.NewJSONHandler(&out, nil)), "eu-1"
+	})
+	ctx := as(t, brig.Admin)
+	o, err := h.Run(ctx, brig.Program{Command: []string{"exit", "3"}, Labels: map[string]string{"team": "a"}}, brig.IO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close() // what is told in the background has been
+	var line map[string]any
+	for text := range strings.SplitSeq(out.String(), "\n") {
+		var l map[string]any
+		if json.Unmarshal([]byte(text), &l) == nil && l["msg"] == "run" {
+			if line != nil {
+				t.Error("there are two lines")
+			}
+			line = l
+		}
+	}
+	for _, field := range []string{"timestamp", "tenant_id", "provider", "operation", "instance_id", "language", "code_hash",
+		"duration_ms", "status", "exit_code", "memory_used_mb", "region"} {
+		if _, ok := line[field]; !ok {
+			t.Errorf("the line has no %s: %v", field, line)
+		}
+	}
+	hash, _ := line["code_hash"].(string)
+	if line["tenant_id"] != "acme" || line["status"] != "error" || line["exit_code"] != 3.0 || line["region"] != "eu-1" || len(hash) != 71 {
+		t.Errorf("the line is %v", line)
+	}
+	lines, err := h.store.Audit(ctx, "acme", brig.AuditQuery{Labels: map[string]string{"team": "a"}})
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%+v, %v", lines, err)
+	}
+	for _, l := range lines {
+		if l.Detail[brig.DetailImage] != "sha256:host" || l.Detail[brig.DetailName] != o.Sandbox {
+			t.Errorf("%+v", l)
+		}
+	}
+	if lines[1].Detail[brig.DetailExit] != "3" || lines[1].Detail[brig.DetailDuration] == "" {
+		t.Errorf("the outcome is %+v", lines[1])
+	}
+}
+
+// What calls of all kinds leave is one chain.
+func TestEngineWritesAChain(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Admin)
+	for range 3 {
+		if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.Run(as(t, brig.Viewer), brig.Program{}, brig.IO{}); brig.KindOf(err) != brig.PermissionDenied {
+		t.Fatal(err)
+	}
+	_, _ = h.Run(context.Background(), brig.Program{}, brig.IO{}) // nobody, who has a chain too
+	p, err := h.Audit(ctx, brig.AuditQuery{})
+	if err != nil || len(p.Lines) != 7 || p.Next != 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	var v audit.Verifier
+	for _, l := range p.Lines {
+		if err := v.Add(l); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := v.End(&p.Head); err != nil {
+		t.Error(err)
+	}
+}
+
+// lockedBuffer is a log that several write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
