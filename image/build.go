@@ -170,7 +170,7 @@ func forgetBuilder(f *finisher) error {
 		}
 	}
 	for name, content := range map[string]string{
-		"etc/hostname": "sandbox\n", "etc/hosts": syntheticHosts, "etc/resolv.conf": syntheticResolver,
+		"etc/hostname": "sandbox\n", "etc/hosts": syntheticHosts, "etc/resolv.conf": syntheticResolver(),
 		"etc/machine-id": "",
 	} {
 		if err := f.write(name, []byte(content)); err != nil {

@@ -6,6 +6,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // What may be copied of the machine's /etc, at most.
@@ -16,10 +19,10 @@ const (
 )
 
 // What an image says of names instead of what this machine says.
-const (
-	syntheticHosts    = "127.0.0.1 localhost sandbox\n::1 localhost\n"
-	syntheticResolver = "# no resolver: what a sandbox may resolve is decided outside of it\n"
-)
+const syntheticHosts = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+
+// syntheticResolver is the one that the agent writes to other images.
+func syntheticResolver() string { return wire.ResolverFile(brig.UplinkGateway.String()) }
 
 // hostFiles are the single files of /etc that programs under /usr need: the
 // loader's, and public tables. None of them is a place for secrets.
@@ -65,7 +68,7 @@ func (t *hostTree) etc() error {
 		"group":         "root:x:0:\ndaemon:x:1:\ntty:x:5:\nusers:x:100:\nuser:x:1000:\nnogroup:x:65534:\n",
 		"hosts":         syntheticHosts,
 		"hostname":      "sandbox\n",
-		"resolv.conf":   syntheticResolver,
+		"resolv.conf":   syntheticResolver(),
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n",
 		"shells":        "/bin/sh\n/bin/bash\n",
 		"profile":       "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n",

@@ -3,13 +3,14 @@ package agent
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path"
 	"syscall"
+
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // bundle is where most programs look for whom to trust, and otherBundles are
@@ -31,9 +32,7 @@ const (
 
 // acquaint tells the sandbox's programs who resolves names, and whom to trust.
 func acquaint(resolver netip.Addr, authority []byte) error {
-	// There is no IPv6, so nobody need ask for its addresses.
-	content := fmt.Sprintf("nameserver %s\noptions timeout:5 attempts:2 no-aaaa\n", resolver)
-	if err := ensure("/etc/resolv.conf", []byte(content)); err != nil {
+	if err := ensure("/etc/resolv.conf", []byte(wire.ResolverFile(resolver.String()))); err != nil {
 		return err
 	}
 	if len(authority) == 0 {

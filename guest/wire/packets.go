@@ -20,6 +20,12 @@ type Uplink struct {
 	Authority []byte `json:",omitempty"`
 }
 
+// ResolverFile is what /etc/resolv.conf says where that address resolves names.
+// There is no IPv6 to ask for.
+func ResolverFile(resolver string) string {
+	return "nameserver " + resolver + "\noptions timeout:5 attempts:2 no-aaaa\n"
+}
+
 // MaxPacket is the size of the largest packet, in bytes, and PacketHeader of
 // what stands before each.
 const (
