@@ -74,7 +74,7 @@ func (u *uplink) Send(p []byte) error {
 
 // Close implements brig.Uplink.
 func (u *uplink) Close() error {
-	u.end(fmt.Errorf("use of a closed uplink: %w", net.ErrClosed))
+	_ = u.end(fmt.Errorf("use of a closed uplink: %w", net.ErrClosed))
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (u *uplink) write() {
 		batch, u.out = u.out, batch[:0]
 		u.mu.Unlock()
 		if _, err := u.conn.Write(batch); err != nil {
-			u.end(fmt.Errorf("send packets: %w (%w)", ErrLost, err))
+			_ = u.end(fmt.Errorf("send packets: %w (%w)", ErrLost, err))
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -160,10 +161,7 @@ func attr(kind uint16, value []byte) []byte {
 }
 
 func message(kind uint16, parts ...[]byte) []byte {
-	b := make([]byte, 16)
-	for _, p := range parts {
-		b = append(b, p...)
-	}
+	b := slices.Concat(append([][]byte{make([]byte, 16)}, parts...)...)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
 	binary.NativeEndian.PutUint16(b[4:], kind)
 	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)

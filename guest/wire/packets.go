@@ -46,7 +46,7 @@ func AppendPacket(b, packet []byte) []byte {
 }
 
 // packetsRead is how much is read at once, in bytes.
-const packetsRead = 256 << 10
+const packetsRead = 128 << 10
 
 // Packets reads packets, as many at once as there are.
 type Packets struct{ r *bufio.Reader }

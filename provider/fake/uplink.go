@@ -82,7 +82,7 @@ func (l *Link) gone() bool {
 func (l *Link) Send(p []byte) error { return l.put(l.out, p) }
 
 // Receive waits for a packet that was sent to the machine.
-func (l *Link) Receive(ctx context.Context) ([]byte, error) { return l.take(ctx, l.in) }
+func (l *Link) Receive(ctx context.Context) ([]byte, error) { return l.take(ctx.Done(), l.in) }
 
 // put hands a packet over, or loses it.
 func (l *Link) put(to chan<- []byte, p []byte) error {
@@ -99,7 +99,8 @@ func (l *Link) put(to chan<- []byte, p []byte) error {
 	return nil
 }
 
-func (l *Link) take(ctx context.Context, from <-chan []byte) ([]byte, error) {
+// take waits for a packet until the link or somebody's patience ends.
+func (l *Link) take(enough <-chan struct{}, from <-chan []byte) ([]byte, error) {
 	if l.gone() {
 		return nil, errUnplugged
 	}
@@ -108,8 +109,8 @@ func (l *Link) take(ctx context.Context, from <-chan []byte) ([]byte, error) {
 		return p, nil
 	case <-l.machine:
 	case <-l.closed:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	case <-enough:
+		return nil, context.Canceled
 	}
 	return nil, errUnplugged
 }
@@ -119,7 +120,7 @@ type uplink struct{ l *Link }
 
 // Receive implements brig.Uplink.
 func (u uplink) Receive(p []byte) (int, error) {
-	packet, err := u.l.take(context.Background(), u.l.out)
+	packet, err := u.l.take(nil, u.l.out)
 	return copy(p, packet), err
 }
 
@@ -146,9 +147,11 @@ func (in *instance) exchange(ctx context.Context, packet string, out io.Writer) 
 	if err == nil {
 		b, err = l.Receive(ctx)
 	}
-	if err != nil {
-		return 1, nil
+	if err == nil {
+		_, err = fmt.Fprintln(out, hex.EncodeToString(b))
 	}
-	_, err = fmt.Fprintln(out, hex.EncodeToString(b))
-	return 0, err
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
 }
