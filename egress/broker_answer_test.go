@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -48,11 +49,14 @@ func reflecting(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-MD5", "sum")
 		whole(text)
 	case "/json":
-		json.NewEncoder(w).Encode(map[string]string{"key": key})
+		b, err := json.Marshal(map[string]string{"key": key})
+		whole(fmt.Sprintf("%s %v", b, err))
 	case "/plainjson":
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
-		e.Encode(map[string]string{"key": key})
+		if err := e.Encode(map[string]string{"key": key}); err != nil {
+			whole(err.Error())
+		}
 	case "/base64":
 		whole(base64.StdEncoding.EncodeToString([]byte(key)))
 	case "/within":
@@ -234,5 +238,23 @@ func TestBrokerTwoSecrets(t *testing.T) {
 	}
 	if e := l.last(Request); fmt.Sprint(e.Secrets) != "[stripe other]" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A new value is known from the first request that has it, on connections that
+// there are already.
+func TestBrokerScrubsRotated(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(echo))
+	now := "first-value"
+	s := key()
+	s.Value = func(context.Context) ([]byte, error) { return []byte(now), nil }
+	l.keys = []Secret{s}
+	c := l.client(true)
+	for _, now = range []string{"first-value", "second-value"} {
+		r := l.request("GET", "/", nil)
+		r.Header.Set("Authorization", placeholder)
+		if _, body := l.do(c, r); strings.Contains(body, now) || !strings.Contains(body, placeholder) {
+			t.Error(body)
+		}
 	}
 }

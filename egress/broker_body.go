@@ -72,7 +72,7 @@ func inJSON(value []byte) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if e.Encode(string(value)) != nil {
+	if err := e.Encode(string(value)); err != nil {
 		return value // no string fails
 	}
 	quoted := bytes.TrimSuffix(b.Bytes(), []byte("\n"))

@@ -134,7 +134,7 @@ func (r *swapReader) fill(want int) {
 	n, err := r.src.Read(r.held[len(r.held) : len(r.held)+want])
 	r.held = r.held[:len(r.held)+n]
 	r.err = err
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader says io.EOF as it is
+	if err != nil && err != io.EOF {
 		return // what is held may be the beginning of a value; it ends here
 	}
 	var rest []byte

@@ -16,7 +16,7 @@ type outgoing struct {
 
 func (o *outgoing) Read(p []byte) (int, error) {
 	n, err := o.Reader.Read(p)
-	switch err { //nolint:errorlint // a reader says io.EOF as it is
+	switch err {
 	case nil:
 	case io.EOF:
 		o.ended()

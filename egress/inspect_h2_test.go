@@ -61,6 +61,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 		{"a user", whole(asked("/ok", "x@"+labHost)...), 0},
 		{"absolute, another host", whole(asked("https://evil.test/ok", labHost)...), 0},
 		{"absolute, another scheme", whole(asked("http://api.test/ok", labHost)...), 0},
+		{"absolute, a user", whole(asked("https://x@api.test/ok", labHost)...), 0},
 		{"no slash", whole(asked("ok", labHost)...), 0},
 		{"a star", whole(asked("*", labHost)...), 0},
 		{"an empty path", whole(asked("", labHost)...), 0},

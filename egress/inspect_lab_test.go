@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,27 +191,4 @@ func (l *lab) last(what What) Event {
 	}
 	l.t.Fatalf("there is no %s in %+v", what, events)
 	return Event{}
-}
-
-// raw sends text on a connection of its own and returns what comes back until
-// the guest is hung up on, or has its answers.
-func (l *lab) raw(text string) string {
-	l.t.Helper()
-	conn := l.connect()
-	if l.secure {
-		conn = tls.Client(conn, &tls.Config{RootCAs: l.trust(), ServerName: labHost})
-	}
-	go io.WriteString(conn, text)
-	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-	var out strings.Builder
-	r := bufio.NewReader(io.TeeReader(conn, &out))
-	for {
-		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			return out.String()
-		}
-		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode >= 400 || strings.Contains(text, "Connection: close") {
-			return out.String()
-		}
-	}
 }

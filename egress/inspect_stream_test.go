@@ -26,7 +26,9 @@ func TestInspectStreamsBothWays(t *testing.T) {
 			t.Run(fmt.Sprintf("h2=%t,searched=%t", h2, searched), func(t *testing.T) {
 				l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					http.NewResponseController(w).EnableFullDuplex()
-					w.Header().Set("Content-Type", "text/event-stream")
+					if !searched { // the length is no reason to wait
+						w.Header().Set("Content-Length", fmt.Sprint(5*len("data: line 0 of bri\n")))
+					}
 					w.WriteHeader(200)
 					w.(http.Flusher).Flush()
 					for in := bufio.NewScanner(r.Body); in.Scan(); {
@@ -84,7 +86,12 @@ func TestInspectTrailers(t *testing.T) {
 }
 
 func TestInspectContinue(t *testing.T) {
-	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.Run("clear", func(t *testing.T) { testContinue(t, false) })
+	t.Run("tls", func(t *testing.T) { testContinue(t, true) })
+}
+
+func testContinue(t *testing.T, secure bool) {
+	l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(http.StatusExpectationFailed)
 			return

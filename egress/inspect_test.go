@@ -34,9 +34,10 @@ func TestInspectServes(t *testing.T) {
 			l.rules.Rules = []brig.EgressRule{{Host: "other.test"}, {Host: labHost, Methods: []string{"GET", "POST"}, Paths: []string{"/v1/*"}}}
 			client := l.client(c.h2)
 			for range 3 { // on one connection
-				r := l.request("POST", "/v1/x%20y?q=1&r=%2F", strings.NewReader("hello"))
+				r := l.request("POST", "/v1/x%20y?q=1&r=%2F;%zz", strings.NewReader("hello"))
 				r.Header.Set("Proxy-Authorization", "Basic eA==")
 				r.Header.Set("Proxy-Connection", "keep-alive")
+				r.Header.Set("Proxy-Custom", "x")
 				r.Header.Set("X-Forwarded-For", "1.2.3.4")
 				if !c.h2 {
 					r.Header.Set("Connection", "X-Hop")
@@ -46,7 +47,7 @@ func TestInspectServes(t *testing.T) {
 				if res.StatusCode != 200 || (res.ProtoMajor == 2) != c.h2 {
 					t.Fatalf("%s %s: %s", res.Proto, res.Status, body)
 				}
-				if !strings.Contains(body, "POST api.test /v1/x%20y?q=1&r=%2F\n") || !strings.HasSuffix(body, "\nhello") || !strings.Contains(body, "X-Forwarded-For: 1.2.3.4") {
+				if !strings.Contains(body, "POST api.test /v1/x%20y?q=1&r=%2F;%zz\n") || !strings.HasSuffix(body, "\nhello") || !strings.Contains(body, "X-Forwarded-For: 1.2.3.4") {
 					t.Errorf("the server saw %s", body)
 				}
 				if strings.Contains(body, "Proxy-") || strings.Contains(body, "X-Hop") || strings.Contains(body, "Brig") {
