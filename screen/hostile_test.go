@@ -3,6 +3,7 @@ package screen_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -26,9 +27,21 @@ func hostile() map[string]string {
 		"one long name":   strings.Repeat("a", 1<<20) + "\neval('1')",
 		"one long string": "x = '" + strings.Repeat("a", 1<<20) + "'\neval('1')",
 		"aliases":         aliases(n) + "eval('1')",
+		"choices":         "x = " + choices(n) + "1\neval('1')",
 		"quotes":          strings.Repeat("'", n|1) + "\neval('1')",
 		"signs":           strings.Repeat("=+*&^%", n) + "\neval('1')",
 	}
+}
+
+func choices(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "eval.a%d || ", i)
+		if i%2 == 0 {
+			fmt.Fprintf(&b, "eval.b%d && ", i)
+		}
+	}
+	return b.String()
 }
 
 func aliases(n int) string {
@@ -41,7 +54,7 @@ func aliases(n int) string {
 
 // Whatever a source is, it ends, with findings or with an error that refuses.
 func TestHostileSources(t *testing.T) {
-	c := screen.Screener{Patience: 2 * time.Second}
+	c := screen.Screener{Patience: time.Second}
 	for name, code := range hostile() {
 		for _, lang := range []brig.Language{brig.Python, brig.JavaScript} {
 			t.Run(string(lang)+" "+name, func(t *testing.T) {

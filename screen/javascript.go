@@ -145,11 +145,21 @@ func (g javascriptGrammar) named(s *scan, i int32) {
 		}
 	}
 	v := s.value(i)
-	if name := strings.TrimPrefix(s.kind(i), "shorthand_"); name == "member_expression" {
+	if s.kind(i) == "member_expression" {
 		// Function.prototype is no way to make one.
 		v.paths = slices.DeleteFunc(slices.Clone(v.paths), func(p path) bool { return strings.Contains(p.name, ".prototype") })
 	}
 	s.use(i, v, false)
+	switch s.kind(up) {
+	case "variable_declarator", "assignment_expression", "assignment_pattern", "parenthesized_expression", "sequence_expression":
+	default:
+		s.passed(i, javascriptImporter)
+	}
+}
+
+// javascriptImporter reports whether a function imports.
+func javascriptImporter(name string) bool {
+	return name == "require" || name == "module.require" || name == "process.getBuiltinModule"
 }
 
 // assign learns what a name or a pattern is given.
@@ -158,7 +168,7 @@ func (g javascriptGrammar) assign(s *scan, i, to, from int32) {
 		return
 	}
 	s.pass(i, from)
-	if v := s.value(from); len(v.paths) > 0 {
+	if v := s.value(from); len(v.paths) > 0 || s.kind(to) == "object_pattern" {
 		g.give(s, to, v, 0)
 	}
 }

@@ -59,6 +59,8 @@ func TestJavaScriptFinds(t *testing.T) {
 		{"Function without new", `Function("return 1")()`, lines("Line 1: call of Function is denied")},
 		{"constructor", `(() => {}).constructor("return 1")()`, lines("Line 1: call of constructor is denied")},
 		{"constructor by name", `[]["constructor"]["constructor"]("x")`, lines("Line 1: call of constructor is denied")},
+		{"constructor taken apart", "const {constructor: c} = () => {}; c('x')", lines("Line 1: call of constructor is denied")},
+		{"require passed on", "const f = x => x(require); [require]", lines("Line 1: require is passed on")},
 		{"lines", "// a\r\n\r\nconst a = 1;\neval('1')", lines("Line 4: call of eval is denied")},
 		{"a comment's end", "// a\u2028eval('1')", eval},
 		{"after an error", "let let = ;\neval('1')", lines("Line 2: call of eval is denied")},

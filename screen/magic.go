@@ -18,15 +18,15 @@ func (s *scan) magics() {
 	inside := s.strings()
 	for at := 0; at < len(s.source); {
 		end := at
-		odd := false // the line ends where only a cell's does
 		for end < len(s.source) && s.source[end] != '\n' {
 			r, n := utf8.DecodeRune(s.source[end:])
-			if odd = strings.ContainsRune(breaks, r); odd {
+			if strings.ContainsRune(breaks, r) {
 				break
 			}
 			end += n
 		}
-		if magic(string(s.source[at:end])) && (!inside(at) || at > 0 && s.source[at-1] != '\n') {
+		after := at > 0 && s.source[at-1] != '\n' // a sign that ends lines only in cells
+		if (after || s.broken && !inside(at)) && magic(string(s.source[at:end])) {
 			s.findAt(uint32(at), CommandRule, "", "a command of IPython is denied")
 		}
 		_, n := utf8.DecodeRune(s.source[end:])
@@ -37,18 +37,15 @@ func (s *scan) magics() {
 // magic reports whether a line is a command, of IPython or of pip.
 func magic(line string) bool {
 	line = strings.TrimLeft(line, " \t\f\v")
-	if line == "" {
-		return false
-	}
-	if strings.IndexByte("%!?,;/", line[0]) >= 0 || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
+	if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
 		return true
 	}
-	if strings.HasSuffix(strings.TrimRight(line, " \t;"), "?") {
-		return true
-	}
-	_, right, ok := strings.Cut(line, "=")
+	left, right, ok := strings.Cut(line, "=")
 	right = strings.TrimLeft(right, " \t")
-	return ok && right != "" && (right[0] == '%' || right[0] == '!')
+	plain := !strings.ContainsFunc(left, func(r rune) bool {
+		return r < utf8.RuneSelf && !alphanumeric(r) && !strings.ContainsRune("_., \t[]\"'", r)
+	})
+	return ok && plain && (strings.HasPrefix(right, "%") || strings.HasPrefix(right, "!"))
 }
 
 // strings returns whether a byte is in a string.

@@ -2,7 +2,6 @@ package screen
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	_ "embed"
@@ -18,13 +17,13 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
 
-// Bounds of one parse.
+// Bounds of one check.
 const (
 	maxSource = 4 << 20         // bytes
 	maxPages  = 512 << 20 >> 16 // of memory, 64 KiB each
 	maxNodes  = 4 << 20         // that are kept of a tree
-	parseTime = 5 * time.Second // for one source, unless it is said
-	atOnce    = 2               // parses
+	checkTime = 5 * time.Second // unless it is said
+	atOnce    = 2               // checks
 )
 
 // ErrTooLarge is that a source is beyond the bounds of what is screened.
@@ -48,7 +47,7 @@ type parser struct {
 	err     error
 	runtime wazero.Runtime
 	module  wazero.CompiledModule
-	busy    chan struct{}     // as many as parse
+	busy    chan struct{}     // as many as check
 	symbols [tongues][]string // names of nodes' kinds
 	fields  [tongues][]string // names of their places in their parents
 }
@@ -97,36 +96,31 @@ func (p *parser) compile(ctx context.Context) error {
 	return nil
 }
 
-// parse makes a tree of a source. What the parser cannot do within its bounds
-// is ErrTooLarge.
-func (p *parser) parse(ctx context.Context, l tongue, source []byte, patience time.Duration) (*tree, error) {
-	if len(source) > maxSource {
-		return nil, ErrTooLarge
-	}
+// enter waits for leave to parse, which is given back by the function returned.
+func (p *parser) enter(ctx context.Context) (leave func(), err error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
 	select {
 	case p.busy <- struct{}{}:
+		return func() { <-p.busy }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-p.busy }()
-	clock, stop := context.WithTimeout(ctx, cmp.Or(patience, parseTime))
-	defer stop()
-	c, err := p.cage(clock)
+}
+
+// parse makes a tree of a source. What the parser cannot do, for it is out of
+// memory or of time or has a fault, is an error: nobody knows what the source
+// is then.
+func (p *parser) parse(ctx context.Context, l tongue, source []byte) (*tree, error) {
+	c, err := p.cage(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start the parser: %w", err)
 	}
 	defer c.close(context.WithoutCancel(ctx))
-	t, err := c.tree(clock, l, source)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
+	t, err := c.tree(ctx, l, source)
 	if err != nil {
-		// Out of memory, out of time, or a fault of a grammar: in each case
-		// nobody knows what the source is.
-		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
+		return nil, err
 	}
 	t.symbols, t.fields = p.symbols[l], p.fields[l]
 	return t, nil

@@ -166,6 +166,11 @@ func (pythonGrammar) named(s *scan, i int32) {
 		return
 	}
 	s.use(i, s.value(i), false)
+	switch up {
+	case "assignment", "named_expression", "default_parameter", "typed_default_parameter", "parenthesized_expression", "attribute":
+	default:
+		s.passed(i, pythonImporter)
+	}
 }
 
 // dottedName is one outside of imports: a pattern of a match.

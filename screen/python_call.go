@@ -145,7 +145,11 @@ func (g pythonGrammar) str(s *scan, i int32) {
 	if end < start || end-start > 10*maxConst {
 		return
 	}
-	b.WriteString(g.content(string(s.source[start:end]), prefix))
+	if text := string(s.source[start:end]); !strings.Contains(text, `\N{`) { // a character by its name
+		b.WriteString(g.content(text, prefix))
+	} else {
+		return
+	}
 	s.set(i, value{text: b.String(), known: true})
 }
 

@@ -64,6 +64,8 @@ func TestPythonFinds(t *testing.T) {
 		{"__import__ formatted", `__import__(f"o{'s'}")`, lines("Line 1: import of os is denied")},
 		{"__import__ computed", `__import__("so"[::-1])`, lines("Line 1: a module is imported by a name that is made at run time")},
 		{"__import__ renamed", "i = __import__\ni('os')", lines("Line 2: import of os is denied")},
+		{"__import__ by names of characters", `__import__("\N{LATIN SMALL LETTER O}s")`, lines("Line 1: a module is imported by a name that is made at run time")},
+		{"__import__ passed on", "x = [__import__][0]('os')", lines("Line 1: __import__ is passed on")},
 		{"importlib", "import importlib\nimportlib.import_module('subprocess')", lines("Line 2: import of subprocess is denied")},
 		{"importlib renamed", "from importlib import import_module as m\nm('os')", lines("Line 2: import of os is denied")},
 		{"a loader", "x.load_module('os')", lines("Line 1: import of os is denied")},
@@ -135,6 +137,7 @@ func TestPythonLetsPass(t *testing.T) {
 		{"a member called as a module", "x.os.y", nil},
 		{"a definition", "def exec(): pass", nil},
 		{"modulo on a line of its own", "print('%s'\n  % x)", nil},
+		{"a name that is given its members", "import shutil\nx = shutil.a\nwhile x: x = x.b\n\x0c\nprint(1\n  % 2)", nil},
 		{"a known coding", "# coding: utf-8\nx = 1", nil},
 		{"nothing", "", nil},
 		{"today's grammar", "async def f[T](x: T, /, *, y=1) -> T:\n  async with a as b, c: pass\n  try: ...\n  except* E as e: ...\nmatch p:\n  case Point(x=0) | [1, *r] if r: pass\n  case {'a': b, **k}: pass\ntype A[*T, **P] = int\nwith (open('x') as f, g() as h): print(f'{x!r:>{w}} {f'{y}'}')\nif (n := 10) > 5: lambda *a, **k: a\nx: int = 0x_ff; print(*a, **k, sep='')", nil},
@@ -147,7 +150,9 @@ func TestPythonCommands(t *testing.T) {
 	run(t, brig.Python, screen.Rules{}, []vector{
 		{"before an error", "%pip list\nx = '", lines("Line 1: a command of IPython is denied")},
 		{"in a string", "x = " + `"""` + "\n!ls\n" + `"""` + "\ny = = 1", nil},
-		{"a question", "os?", lines("Line 1: a command of IPython is denied")},
+		{"after a comment", "# x\x0c!ls", lines("Line 1: a command of IPython is denied")},
+		{"a comment", "x = = 1\n# is it !so? % x", nil},
+		{"formats", "x = = 1\nreturn '%s=%s' % (a, b)", nil},
 	})
 }
 

@@ -49,6 +49,10 @@ type Finding struct {
 // String is the finding on its line.
 func (f Finding) String() string { return fmt.Sprintf("Line %d: %s", f.Line, f.Message) }
 
+// minParts is how many parts of a path matter at least:
+// process.mainModule.require is known without any rule.
+const minParts = 4
+
 // maxFindings is how many findings are told.
 const maxFindings = 100
 
@@ -93,12 +97,14 @@ type matcher struct {
 	stars map[string]bool // members of anything
 	calls map[string]bool
 	write bool // open is denied but for reading
+	parts int  // of the longest name that matters
 }
 
 func newMatcher(r Rules, always []string) *matcher {
-	m := &matcher{Rules: r, roots: map[string]bool{}, attrs: map[string]bool{}, stars: map[string]bool{}, calls: map[string]bool{}}
+	m := &matcher{Rules: r, roots: map[string]bool{}, attrs: map[string]bool{}, stars: map[string]bool{}, calls: map[string]bool{}, parts: minParts}
 	for _, name := range slices.Concat(always, r.Imports, r.Calls) {
 		m.roots[root(name)] = true
+		m.parts = max(m.parts, strings.Count(name, ".")+2)
 	}
 	for _, name := range r.Attributes {
 		m.attrs[name] = true
@@ -115,6 +121,19 @@ func newMatcher(r Rules, always []string) *matcher {
 		}
 	}
 	return m
+}
+
+// cut shortens a path to as many parts as matter to any rule. So names that
+// are given their own members, over and over, do not grow.
+func (m *matcher) cut(path string) string {
+	for i, n := 0, 0; i < len(path); i++ {
+		if path[i] == '.' {
+			if n++; n == m.parts {
+				return path[:i]
+			}
+		}
+	}
+	return path
 }
 
 // root is the first name of a path.

@@ -41,6 +41,7 @@ type scan struct {
 	bound   map[string]bool   // names that it binds
 	values  map[int32]value   // of nodes, as far as anything is known
 
+	steps   int  // nodes that were visited
 	changed bool // a name has come to mean more in this pass
 	tell    bool // this pass is the one that finds
 	tangled bool // not all was followed
@@ -59,11 +60,15 @@ type grammar interface {
 func (s *scan) run(ctx context.Context) error {
 	s.names, s.bound = map[string][]path{}, map[string]bool{}
 	for pass := 1; ; pass++ {
+		s.changed, s.values = false, map[int32]value{}
+		s.ascend(func(i int32) bool {
+			s.grammar.visit(s, i)
+			s.steps++
+			return s.steps%1024 != 0 || ctx.Err() == nil
+		})
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s.changed, s.values = false, map[int32]value{}
-		s.ascend(func(i int32) { s.grammar.visit(s, i) })
 		if s.tell {
 			break
 		}
@@ -96,6 +101,9 @@ func (s *scan) set(i int32, v value) {
 	if len(v.text) > maxConst {
 		v.text, v.known = "", false
 	}
+	if len(v.paths) > maxPaths {
+		v.paths, s.tangled = v.paths[:maxPaths], true
+	}
 	if !v.empty() {
 		s.values[i] = v
 	}
@@ -115,6 +123,9 @@ func (s *scan) pass(i int32, from ...int32) {
 	for _, f := range from {
 		one := s.value(f)
 		v.paths = join(v.paths, one.paths)
+		if len(v.paths) > maxPaths {
+			break
+		}
 		if len(from) == 1 {
 			v.text, v.known = one.text, one.known
 		}
@@ -163,7 +174,7 @@ func (s *scan) learn(name string, paths []path) {
 func (s *scan) follow(names ...string) (out []path) {
 	for _, name := range names {
 		if len(name) <= maxPath && (s.m.roots[root(name)] || strings.HasPrefix(name, "*.")) {
-			out = append(out, path{name: name})
+			out = append(out, path{name: s.m.cut(name)})
 		}
 	}
 	return out
@@ -215,6 +226,16 @@ func (s *scan) use(i int32, v value, called bool) {
 			continue
 		}
 		s.find(i, CallRule, rule, "%s of %s is denied", verb, clip(strings.TrimPrefix(p.name, "*.")))
+	}
+}
+
+// passed finds a function that imports, where it is neither called nor given a
+// name that is followed.
+func (s *scan) passed(i int32, importer func(string) bool) {
+	for _, p := range s.value(i).paths {
+		if importer(p.name) && !p.soft {
+			s.find(i, DynamicRule, p.name, "%s is passed on", clip(p.name))
+		}
 	}
 }
 

@@ -2,8 +2,10 @@ package screen
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,10 +17,10 @@ import (
 var ErrLanguage = errors.New("the language cannot be screened")
 
 // A Screener checks sources. Its zero value is ready; the first Check takes a
-// third of a second more, and some 30 MB that stay. Checks may go on at the
-// same time, of which two parse.
+// third of a second more, and some 30 MB that stay. Of checks that are asked for
+// at the same time two go on.
 type Screener struct {
-	// Patience is how long one source may take to be parsed, 5 s if it is 0.
+	// Patience is how long one source may take, 5 s if it is 0.
 	Patience time.Duration
 
 	parser parser
@@ -44,17 +46,27 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	default:
 		return nil, ErrLanguage
 	}
+	if len(source) > maxSource {
+		return nil, ErrTooLarge
+	}
 	if f, wrong := encoding(l, source); wrong {
 		return []Finding{f}, nil
 	}
-	source = plainLines(source)
-	t, err := c.parser.parse(ctx, l, source, c.Patience)
+	leave, err := c.parser.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.tree = t
-	if err := s.run(ctx); err != nil {
-		return nil, err
+	defer leave()
+	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Patience, checkTime))
+	defer stop()
+	if s.tree, err = c.parser.parse(clock, l, plainLines(source)); err == nil {
+		err = s.run(clock)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	if l == python {
 		s.magics()

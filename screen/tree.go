@@ -1,9 +1,6 @@
 package screen
 
-import (
-	"bytes"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // node is one node of a tree. Nodes are in the order of the source, parents
 // before their children.
@@ -119,18 +116,23 @@ func (t *tree) only(i int32) int32 {
 	return found
 }
 
-// ascend calls f for every node after its children, in the source's order.
-func (t *tree) ascend(f func(i int32)) {
+// ascend calls f for every node after its children, in the source's order,
+// until it says that it is enough.
+func (t *tree) ascend(f func(i int32) bool) {
 	var open []int32
 	for i := int32(0); int(i) < len(t.nodes); i++ {
 		for len(open) > 0 && t.nodes[open[len(open)-1]].next <= i {
-			f(open[len(open)-1])
+			if !f(open[len(open)-1]) {
+				return
+			}
 			open = open[:len(open)-1]
 		}
 		open = append(open, i)
 	}
 	for n := len(open) - 1; n >= 0; n-- {
-		f(open[n])
+		if !f(open[n]) {
+			return
+		}
 	}
 }
 
@@ -153,10 +155,4 @@ func (t *tree) at(offset uint32) (line, column int) {
 		}
 	}
 	return lo + 1, utf8.RuneCount(t.source[t.lines[lo]:offset]) + 1
-}
-
-// lineAt is the text of the line that a byte is on, from that byte.
-func (t *tree) lineAt(offset uint32) []byte {
-	line, _, _ := bytes.Cut(t.source[offset:], []byte("\n"))
-	return line
 }
