@@ -17,7 +17,8 @@ type Command struct {
 	// Dir is the working directory. Default "/workspace".
 	Dir string
 	// User is "user" (uid 1000, the default) or "root" (uid 0). Neither has
-	// any capability.
+	// any capability. For an image's entrypoint the engine may make it
+	// "UID:GID", an account of the image's own; no caller can.
 	User string
 	// Timeout is the wall time after which the whole process tree is killed.
 	// Default 30 s; for a sandbox's main program no limit but the lease.

@@ -40,10 +40,14 @@ type ImageConfig struct {
 	// another, empty if it does not say. Commands run as "user" all the same,
 	// unless their caller says otherwise.
 	User string `json:",omitempty"`
-	// WorkingDir is absolute, or empty. It is told and not used: commands run
-	// in /workspace.
+	// Account is "UID:GID" if User is one of the image's own: as that its
+	// entrypoint runs, and nothing else.
+	Account string `json:",omitempty"`
+	// WorkingDir is a directory of the image in which commands run that do not
+	// say, or empty. "/" is what many images say without meaning anything by
+	// it, and is not used.
 	WorkingDir string `json:",omitempty"`
-	// Entrypoint and Command are told and never run by themselves.
+	// Entrypoint and Command are run when Spec.Entrypoint asks for it.
 	Entrypoint []string `json:",omitempty"`
 	Command    []string `json:",omitempty"`
 	// Labels are the image's own, the first hundred of them.

@@ -42,7 +42,7 @@ func TestPulledImageRuns(t *testing.T) {
 	ref := strings.TrimPrefix(srv.URL, "http://") + "/team/box:1"
 	pushImage(t, ref, v1.Config{Env: []string{"GREETING=from the image", "LD_PRELOAD=/nothing", "NAME=image"}, User: "app", WorkingDir: "/srv"},
 		layer(t, tar.Header{Name: "usr/bin/busybox", Mode: 0o755}, string(program), tar.Header{Name: "bin", Linkname: "usr/bin"}, "",
-			tar.Header{Name: "gone", Mode: 0o644}, "x"),
+			tar.Header{Name: "gone", Mode: 0o644}, "x", tar.Header{Name: "srv/x", Mode: 0o644}, ""),
 		// The upper layer writes through the lower one's link.
 		layer(t, tar.Header{Name: "bin/sh", Linkname: "busybox"}, "", tar.Header{Name: "bin/echo", Linkname: "busybox"}, "",
 			tar.Header{Name: ".wh.gone", Mode: 0o644}, "", tar.Header{Name: "etc/motd", Mode: 0o644}, "hello\n"))
@@ -65,11 +65,11 @@ func TestPulledImageRuns(t *testing.T) {
 	if box.Digest != img.Digest {
 		t.Errorf("made of %s", box.Digest)
 	}
-	r, err := e.Exec(ctx, "pulled", brig.Command{Shell: `echo "$GREETING, $NAME, ${LD_PRELOAD-none}"; cat /etc/motd; ls /gone; busybox id -u`}, brig.IO{})
+	r, err := e.Exec(ctx, "pulled", brig.Command{Shell: `echo "$GREETING, $NAME, ${LD_PRELOAD-none}"; cat /etc/motd; ls /gone; busybox id -u; pwd`}, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(r.Stdout.Head); got != "from the image, caller, none\nhello\n1000\n" {
+	if got := string(r.Stdout.Head); got != "from the image, caller, none\nhello\n1000\n/srv\n" {
 		t.Errorf("%q, %q", got, r.Stderr.Head)
 	}
 	if err := e.RemoveImage(ctx, ref); brig.KindOf(err) != brig.FailedPrecondition {

@@ -11,8 +11,8 @@ import (
 // image's to choose: who wants it asks for it.
 func ofImage(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 	spec.Env = withImage(img, spec.Env)
-	if spec.Dir == "" {
-		spec.Dir = img.Config.WorkingDir
+	if dir := img.Config.WorkingDir; spec.Dir == "" && dir != "/" {
+		spec.Dir = dir
 	}
 	if !spec.Entrypoint {
 		return spec, nil
@@ -26,8 +26,14 @@ func ofImage(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 		c = *spec.Command
 	}
 	c.Argv = argv
+	if err := checkCommand(c); err != nil {
+		return spec, err
+	}
+	if c.User == "" && spec.User == "" {
+		c.User = img.Config.Account
+	}
 	spec.Command = &c
-	return spec, checkCommand(c)
+	return spec, nil
 }
 
 // entrypoint is what an image runs, with arguments in the stead of its own if

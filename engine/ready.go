@@ -47,6 +47,9 @@ func (e *Engine) startTemplate(ctx context.Context, m *machine, t *brig.Template
 			return nil, brig.Errorf(brig.CreationFailed, "template %q: %s", t.Name, brig.AsError(err).Message).WithHint("give it a start command")
 		}
 		start = &brig.Command{Argv: argv}
+		if m.rec.Spec.User == "" {
+			start.User = m.img.Config.Account
+		}
 	}
 	if start == nil {
 		return nil, nil

@@ -3,6 +3,8 @@ package guest
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
@@ -11,7 +13,7 @@ import (
 // DefaultDir is where commands run that name no directory.
 const DefaultDir = "/workspace"
 
-// user is one of the two accounts of a sandbox.
+// user is one of the two accounts of a sandbox, or one of its image's.
 type user struct {
 	uid, gid   uint32
 	name, home string
@@ -21,7 +23,16 @@ func account(name string) user {
 	if name == "root" {
 		return user{0, 0, "root", "/root"}
 	}
-	return user{1000, 1000, "user", "/home/user"}
+	u := user{1000, 1000, "user", "/home/user"}
+	if uid, gid, ok := strings.Cut(name, ":"); ok {
+		// The engine has made it of what an image says.
+		n, err := strconv.ParseUint(uid, 10, 16)
+		m, err2 := strconv.ParseUint(gid, 10, 16)
+		if err == nil && err2 == nil && n != 0 {
+			u.uid, u.gid, u.name = uint32(n), uint32(m), uid
+		}
+	}
+	return u
 }
 
 // request says in the agent's words what a command is.

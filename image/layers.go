@@ -110,6 +110,11 @@ func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report fun
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
+	notes, err := f.settle(&l.config, l.file.Config.User)
+	if err != nil {
+		return nil, err
+	}
+	l.notes = append(l.notes, notes...)
 	digest := l.digest()
 	img, err := s.publish(ctx, w, &meta{
 		Version: metaVersion, Digest: digest, Size: u.size, Files: u.files, Skipped: u.skipped,

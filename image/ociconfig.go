@@ -48,20 +48,10 @@ func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) 
 	out.Labels = keepLabels(f.Config.Labels, note)
 	out.Entrypoint = keepWords("entrypoint", f.Config.Entrypoint, note)
 	out.Command = keepWords("command", f.Config.Cmd, note)
-	if dir := f.Config.WorkingDir; path.IsAbs(dir) && len(dir) <= maxPath && clean(dir) {
+	if dir := f.Config.WorkingDir; path.IsAbs(dir) && len(dir) <= maxPath && clean(dir) && clip(dir) == dir {
 		out.WorkingDir = path.Clean(dir)
 	} else if dir != "" {
 		note("working directory %s is not used: it is not an absolute path", quote(dir))
-	}
-	switch user, _, _ := strings.Cut(f.Config.User, ":"); user {
-	case "":
-	case "0", "root":
-		out.User = "root"
-	default:
-		out.User = "user"
-		if user != "1000" && user != "user" {
-			note("user %s of the image is not used: commands run as user 1000", quote(user))
-		}
 	}
 	if f.Architecture != "" {
 		out.Platform = fmt.Sprintf("%.80s", clip(platformOf(f).String()))

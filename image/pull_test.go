@@ -211,6 +211,7 @@ func TestPull(t *testing.T) {
 		tarOf(t, func(m *maker) {
 			m.dir("usr")
 			m.dir("usr/lib")
+			m.dir("app")
 			m.file("usr/lib/x", "1")
 			m.link("lib", "usr/lib")
 			m.file("gone", "")
@@ -233,7 +234,7 @@ func TestPull(t *testing.T) {
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "LD_PRELOAD") {
 		t.Errorf("notes %q", got.Notes)
 	}
-	a.expect(t, got, "lib->usr/lib", "usr/", "usr/lib/", "usr/lib/x=1", "usr/lib/y=2")
+	a.expect(t, got, "app/", "lib->usr/lib", "usr/", "usr/lib/", "usr/lib/x=1", "usr/lib/y=2")
 	layers, _ := img.Layers()
 	size, _ := layers[0].Size()
 	if !slices.Contains(steps, brig.Progress{Step: "fetch layer 1 of 2", Done: size, Total: size}) {

@@ -20,9 +20,10 @@ type Image struct {
 type ImageConfig struct {
 	Env        map[string]string `json:"env,omitempty" doc:"set in every sandbox of the image, under what the caller sets"`
 	User       string            `json:"user,omitempty" doc:"root or user, if the image says; commands run as user unless they say otherwise"`
-	WorkingDir string            `json:"working_dir,omitempty" doc:"told and not used: commands run in /workspace"`
-	Entrypoint []string          `json:"entrypoint,omitempty" doc:"told, and never run by itself"`
-	Command    []string          `json:"command,omitempty" doc:"told, and never run by itself"`
+	Account    string            `json:"account,omitempty" doc:"uid:gid of the image's own user, as which its entrypoint runs"`
+	WorkingDir string            `json:"working_dir,omitempty" doc:"where commands run that do not say; / is not used"`
+	Entrypoint []string          `json:"entrypoint,omitempty" doc:"run when a sandbox is asked for with entrypoint"`
+	Command    []string          `json:"command,omitempty" doc:"its arguments, unless there are others"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Platform   string            `json:"platform,omitempty" doc:"for example linux/amd64"`
 }
