@@ -27,6 +27,9 @@ type Agent struct {
 	reaper reaper
 	link   link
 	shell  string
+	// making is held while something is made and given to the user, and for
+	// reading by who tells of it: nobody is told that it is the agent's.
+	making sync.RWMutex
 
 	mu    sync.Mutex // guards the fields below
 	execs map[string]*execution
@@ -153,7 +156,7 @@ func (a *Agent) Serve(c net.Conn) {
 		}
 		w.ok()
 	case call.Op == wire.OpPut && call.Put != nil:
-		w.done(put(*call.Put, r))
+		w.done(put(*call.Put, r, &a.making))
 	case call.Op == wire.OpCollect && call.Collect != nil:
 		w.done(collect(*call.Collect, w))
 	case call.Op == wire.OpStop && call.Stop != nil:
@@ -161,7 +164,7 @@ func (a *Agent) Serve(c net.Conn) {
 		w.ok()
 		os.Exit(0)
 	case call.FS != nil && fsCalls[call.Op] != nil:
-		w.done(fsCalls[call.Op](fsCall{*call.FS, c, r, w}))
+		w.done(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.making}))
 	case call.Op == wire.OpPing:
 		w.ok()
 	default:

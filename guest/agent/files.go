@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
@@ -18,8 +19,11 @@ import (
 // put writes the files that follow the call, below its directory and owned by
 // its user. Paths are confined to the directory, so that a symbolic link that
 // a program left there leads nowhere else.
-func put(call wire.Put, r *wire.Reader) error {
-	if err := makeDir(call.Dir, int(call.UID), int(call.GID)); err != nil {
+func put(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
+	making.Lock()
+	err := makeDir(call.Dir, int(call.UID), int(call.GID))
+	making.Unlock()
+	if err != nil {
 		return err
 	}
 	for {
@@ -35,7 +39,7 @@ func put(call wire.Put, r *wire.Reader) error {
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
 				return invalid("decode file: %v", err)
 			}
-			if err := putFile(call, file, r); err != nil {
+			if err := putFile(call, file, r, making); err != nil {
 				return err
 			}
 		default:
@@ -44,9 +48,11 @@ func put(call wire.Put, r *wire.Reader) error {
 	}
 }
 
-func putFile(call wire.Put, file wire.File, r *wire.Reader) error {
+func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex) error {
 	mode := fs.FileMode(file.Mode & 0o777)
+	making.Lock()
 	f, err := createBelow(call, file.Path, mode)
+	making.Unlock()
 	if err != nil {
 		return fileError(file.Path, err)
 	}
@@ -64,7 +70,6 @@ func putFile(call wire.Put, file wire.File, r *wire.Reader) error {
 		}
 		left -= int64(len(d.Payload))
 	}
-	f.Chown(int(call.UID), int(call.GID))
 	f.Chmod(mode)
 	return nil
 }
@@ -100,6 +105,7 @@ func createBelow(call wire.Put, name string, mode fs.FileMode) (*os.File, error)
 	if err != nil {
 		return nil, err
 	}
+	syscall.Fchown(fd, int(call.UID), int(call.GID))
 	return os.NewFile(uintptr(fd), name), nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
@@ -22,6 +23,8 @@ type fsCall struct {
 	conn net.Conn
 	r    *wire.Reader
 	w    *writer
+	// making is the agent's.
+	making *sync.RWMutex
 }
 
 // fsCalls does the calls about files. The agent has more rights than the
@@ -37,6 +40,14 @@ var fsCalls = map[wire.Op]func(fsCall) error{
 type place struct {
 	name     string
 	uid, gid int
+	making   *sync.RWMutex // the agent's
+}
+
+// target is a place at which something is made.
+func (c fsCall) target(p wire.Path) (place, error) {
+	at, err := locate(p)
+	at.making = c.making
+	return at, err
 }
 
 // locate makes a path absolute.

@@ -21,7 +21,7 @@ func move(c fsCall) error {
 	if err != nil {
 		return err
 	}
-	to, err := locate(*c.To)
+	to, err := c.target(*c.To)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
@@ -31,6 +32,7 @@ type watcher struct {
 	dirs      map[int32]*watchedDir
 	accounts  accounts
 	w         *writer
+	making    *sync.RWMutex // the agent's
 }
 
 // watchedDir is a directory that has a watch.
@@ -62,7 +64,7 @@ func watch(c fsCall) error {
 	if err != nil {
 		return pathError(p.name, err)
 	}
-	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, w: c.w}
+	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, w: c.w, making: c.making}
 	defer t.file.Close()
 	if err := t.add("", false); err != nil {
 		return pathError(p.name, err)
@@ -167,7 +169,10 @@ func (t *watcher) tell(name string, kinds ...string) {
 		return
 	}
 	change := wire.Change{Name: name, Kinds: kinds}
-	if e, err := t.accounts.entry(path.Join(t.root, name)); err == nil {
+	t.making.RLock()
+	e, err := t.accounts.entry(path.Join(t.root, name))
+	t.making.RUnlock()
+	if err == nil {
 		change.Entry = &e
 	}
 	t.w.json(wire.TypeChange, change)

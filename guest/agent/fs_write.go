@@ -13,7 +13,7 @@ import (
 
 // makeDirectory makes a directory that is not there.
 func makeDirectory(c fsCall) error {
-	p, err := locate(c.Path)
+	p, err := c.target(c.Path)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,8 @@ func needDirThere(name string) error {
 }
 
 func (p place) mkdir(dir string) error {
+	p.making.Lock()
+	defer p.making.Unlock()
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func (p place) mkdir(dir string) error {
 // write makes a file of the frames that follow. When they end too soon, the
 // file stays as far as it came.
 func write(c fsCall) error {
-	p, err := locate(c.Path)
+	p, err := c.target(c.Path)
 	if err != nil {
 		return err
 	}
@@ -123,6 +125,10 @@ func (p place) open(mode fs.FileMode) (*os.File, error) {
 	if isNew && mode == 0 {
 		mode = 0o644
 	}
+	if isNew {
+		p.making.Lock()
+		defer p.making.Unlock()
+	}
 	f, _, err := openRegular(p.name, os.O_WRONLY|os.O_CREATE, mode)
 	if err != nil {
 		return nil, err
@@ -143,7 +149,7 @@ func (p place) open(mode fs.FileMode) (*os.File, error) {
 // compose makes one file of several. Nobody sees half of it: it is made beside
 // its place.
 func compose(c fsCall) error {
-	p, err := locate(c.Path)
+	p, err := c.target(c.Path)
 	if err != nil {
 		return err
 	}
@@ -178,6 +184,8 @@ func compose(c fsCall) error {
 
 // beside makes a new file in the place's directory.
 func (p place) beside() (*os.File, error) {
+	p.making.Lock()
+	defer p.making.Unlock()
 	f, err := os.CreateTemp(path.Dir(p.name), ".brig-*")
 	if err != nil {
 		return nil, pathError(p.name, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,4 +232,45 @@ func testFilesWatchFlood(t *testing.T, h Harness) {
 		t.Error("the watch goes on")
 	}
 	alive(t, in)
+}
+
+// testFilesWatchOwner checks that nobody is told of what is made for the user
+// before it is the user's.
+func testFilesWatchOwner(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	fs := in.Files()
+	if _, err := fs.MakeDir(t.Context(), at("/workspace/w")); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, fs, "/workspace/w", true)
+	const n = 100
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	writer.Go(func() {
+		for i := range n {
+			if _, err := fs.Write(t.Context(), at(fmt.Sprintf("/workspace/w/d%d/f", i)), brig.FileWrite{}, strings.NewReader("x")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	owners, late := map[string]int{}, time.After(4*wait)
+	for made := 0; made < 2*n; {
+		select {
+		case c := <-w.changes:
+			if slices.Contains(c.Kinds, "create") {
+				made++
+			}
+			if c.Entry != nil {
+				owners[c.Entry.Owner]++
+			}
+		case err := <-w.ended:
+			t.Fatalf("the watch ended: %v", err)
+		case <-late:
+			t.Fatalf("%d of %d were told of", made, 2*n)
+		}
+	}
+	if len(owners) != 1 || owners["user"] == 0 {
+		t.Errorf("the owners were %v", owners)
+	}
 }

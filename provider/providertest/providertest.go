@@ -106,6 +106,7 @@ func Run(t *testing.T, h Harness) {
 		{"FilesWatchRecursive", true, testFilesWatchRecursive},
 		{"FilesWatchBad", true, testFilesWatchBad},
 		{"FilesWatchFlood", true, testFilesWatchFlood},
+		{"FilesWatchOwner", true, testFilesWatchOwner},
 		{"Keep", false, testKeep},
 		{"Bind", false, testBind},
 		{"Freeze", true, testFreeze},
