@@ -141,9 +141,6 @@ func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	if status == http.StatusContinue {
-		return // the server says that itself when the body is wanted
-	}
 	if w.x.scrub != nil && status < 200 {
 		w.x.scrubHeader(w.Header())
 	}

@@ -1,0 +1,73 @@
+package egress
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReadings(t *testing.T) {
+	for in, want := range map[string]string{ // a prefix of "!" is a refusal
+		"/":                   "/",
+		"/a/b":                "/a/b",
+		"/a/b/":               "/a/b/",
+		"/a%20b":              "/a b",
+		"/%61":                "/a",
+		"/a...b/.c/..d":       "/a...b/.c/..d",
+		"/caf%C3%A9":          "/café",
+		"/@scope%2fname":      "/@scope/name /@scope%2Fname",
+		"/a%2Fb%2fc":          "/a/b/c /a%2Fb%2Fc",
+		"/a//b":               "/a//b /a/b",
+		"//a":                 "//a /a",
+		"/a;x=1/b":            "/a;x=1/b /a/b",
+		"/%2561":              "/%61 /a",
+		"/100%25":             "/100%",
+		"/a%252fb":            "/a%2fb /a/b",
+		"":                    "!its path is none",
+		"*":                   "!its path is none",
+		"a":                   "!its path is none",
+		"/%":                  "!its path is none",
+		"/%zz":                "!its path is none",
+		"/..":                 "!its path has dot segments",
+		"/a/../b":             "!its path has dot segments",
+		"/a/./b":              "!its path has dot segments",
+		"/.":                  "!its path has dot segments",
+		"/%2e%2e/b":           "!its path has dot segments",
+		"/a%2f..%2fb":         "!its path has dot segments",
+		"/.%2e":               "!its path has dot segments",
+		"/%252e%252e/b":       "!its path has dot segments",
+		"/a/..;/b":            "!its path has dot segments",
+		"/a/..;x=1":           "!its path has dot segments",
+		"/a/..%3bx":           "!its path has dot segments",
+		`/a\b`:                "!its path has a backslash or a control character",
+		"/a%5cb":              "!its path has a backslash or a control character",
+		"/a%255cb":            "!its path has a backslash or a control character",
+		"/a%00b":              "!its path has a backslash or a control character",
+		"/a%2500":             "!its path has a backslash or a control character",
+		"/a%0d%0aX":           "!its path has a backslash or a control character",
+		"/a%7f":               "!its path has a backslash or a control character",
+		"/%c0%af":             "!its path is not UTF-8",
+		"/%ff":                "!its path is not UTF-8",
+		"/%2525252525252561b": "!its path is escaped over and over",
+	} {
+		paths, why := readings(in)
+		if refusal, ok := strings.CutPrefix(want, "!"); ok {
+			if why != refusal || len(paths) > 0 {
+				t.Errorf("%s: %q, refused as %q", in, paths, why)
+			}
+			continue
+		}
+		if why != "" || len(paths) == 0 {
+			t.Errorf("%s: refused as %q", in, why)
+			continue
+		}
+		if usual, _, _ := strings.Cut(want, " /"); paths[0] != usual {
+			t.Errorf("%s: is %q first", in, paths)
+		}
+		for p := range strings.SplitSeq(strings.ReplaceAll(want, " /", "\x00/"), "\x00") {
+			if !slices.Contains(paths, p) {
+				t.Errorf("%s: %q is not among %q", in, p, paths)
+			}
+		}
+	}
+}
