@@ -34,8 +34,8 @@ func (e *endpoint) inject(p []byte) {
 	into.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
 }
 
-// WritePackets implements stack.LinkWriter. It waits for the sandbox to take
-// them: that holds up nobody else.
+// WritePackets implements stack.LinkWriter. What the sandbox has no room for is
+// lost, and sent again.
 func (e *endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range list.AsSlice() {
 		view := pkt.ToView()

@@ -22,8 +22,8 @@ type newSandbox struct {
 	Timeout    *int64            `json:"timeout"`
 	Metadata   map[string]string `json:"metadata"`
 	EnvVars    map[string]string `json:"envVars"`
-	// AllowInternetAccess may be what it likes: SDKs send true unasked, and
-	// sandboxes have no network at all. What is told of a sandbox says so.
+	// AllowInternetAccess may be true where a sandbox gets no such thing: SDKs
+	// send that unasked. What is told of a sandbox says so.
 	AllowInternetAccess *bool `json:"allow_internet_access"`
 	AutoPause           bool  `json:"autoPause"`
 	AutoResume          *struct {
@@ -87,7 +87,15 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, lease int64) error
 	if err != nil {
 		return err
 	}
-	s, err := d.Service.Create(r.Context(), n.spec(t, ttl))
+	spec := n.spec(t, ttl)
+	asked := n.Network
+	if asked == nil {
+		asked = &network{}
+	}
+	if spec.Egress, err = asked.egress(d.internet(n.AllowInternetAccess)); err != nil {
+		return err
+	}
+	s, err := d.Service.Create(r.Context(), spec)
 	if err != nil {
 		if brig.AsError(err).Field == "image" {
 			return errNoTemplate(n.TemplateID).Because(err)

@@ -35,6 +35,9 @@ type Options struct {
 	// ("{port}-{id}.domain"), with a port if it is not the scheme's own.
 	// Empty means that they have none.
 	Domain string
+	// Internet lets sandboxes connect to everything unless they are asked for
+	// with less, as E2B's do. Otherwise they connect to what they name.
+	Internet bool
 	// Templates are those of the Service. An image can be used as a template by
 	// its own name, too.
 	Templates []brig.Template

@@ -19,14 +19,9 @@ type network struct {
 	HTTPSPorts         []int                      `json:"httpsPorts,omitempty"`
 }
 
-// check refuses rules for a way out that there is not, and values that could
-// do harm.
+// check refuses what is not there, and values that could do harm.
 func (n *network) check() error {
 	switch {
-	case len(n.AllowOut) > 0:
-		return errMissing("network.allowOut")
-	case len(n.DenyOut) > 0:
-		return errMissing("network.denyOut")
 	case len(n.Rules) > 0:
 		return errMissing("network.rules")
 	case n.EgressProxy != nil:
@@ -66,13 +61,15 @@ func (n *network) remember(labels map[string]string) {
 	}
 }
 
-// networkOf is what remember has remembered, nil for nothing.
+// networkOf is what remember has remembered, and what the sandbox may connect
+// to; nil for nothing.
 func networkOf(s *brig.Sandbox) *network {
 	l := s.Spec.Labels
-	if l[labelNetwork] == "" {
+	if l[labelNetwork] == "" && len(s.Spec.Egress.Rules) == 0 {
 		return nil
 	}
 	n := &network{MaskRequestHost: l[labelMask]}
+	n.tell(s.Spec.Egress)
 	if public, err := strconv.ParseBool(l[labelPublic]); err == nil {
 		n.AllowPublicTraffic = &public
 	}

@@ -46,7 +46,7 @@ func (d *Door) routes() []route {
 		{post, "/sandboxes/{id}/resume", missing("resuming a sandbox")},
 		{post, "/sandboxes/{id}/snapshots", missing("taking a snapshot")},
 		{post, "/sandboxes/{id}/fork", missing("forking a sandbox")},
-		{http.MethodPut, "/sandboxes/{id}/network", missing("changing a sandbox's network")},
+		{http.MethodPut, "/sandboxes/{id}/network", d.network},
 		{get, "/snapshots", missing("listing snapshots")},
 		{post, "/v3/templates", missing("building templates")},
 		{post, "/v2/templates", missing("building templates")},

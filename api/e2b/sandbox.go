@@ -162,7 +162,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
 	c := d.connected(r.Context(), s)
 	d.write(w, r, http.StatusOK, detailedSandbox{
 		listedSandbox: listed(s), EnvdAccessToken: c.EnvdAccessToken, Domain: c.Domain,
-		Network: networkOf(s), Lifecycle: lifecycle{OnTimeout: "kill"},
+		AllowInternetAccess: mayConnect(s.Spec.Egress), Network: networkOf(s), Lifecycle: lifecycle{OnTimeout: "kill"},
 	})
 	return nil
 }

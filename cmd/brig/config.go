@@ -68,6 +68,9 @@ type config struct {
 		// Domain is the wildcard domain of sandboxes' ports, which clients
 		// reach by {port}-{id}.domain.
 		Domain string `yaml:"domain"`
+		// Internet lets sandboxes of E2B's clients connect to everything
+		// unless they are asked for with less.
+		Internet bool `yaml:"internet"`
 		// Templates are names under which clients know images: templates that
 		// are nothing else.
 		Templates map[string]string `yaml:"templates"`
@@ -259,6 +262,10 @@ func (c *config) check() error {
 	}
 	if _, err := c.Egress.options(); err != nil {
 		return err
+	}
+	if c.E2B.Internet && !c.Egress.Wide {
+		return brig.Errorf(brig.InvalidConfig, "e2b.internet needs egress.wide").
+			WithHint("set egress.wide, which lets everybody have rules that allow nearly everything, or leave out e2b.internet")
 	}
 	if _, err := c.templates(); err != nil {
 		return err

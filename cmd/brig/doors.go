@@ -69,7 +69,7 @@ func openDoors(ctx context.Context, dir string, cfg *config, e *engine.Engine, s
 		}),
 		e2b: e2b.New(e2b.Options{
 			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Bounds: cfg.bounds(),
-			Domain: cfg.E2B.Domain, Templates: templates, Seed: seed, Live: e.Live, Metrics: used.control,
+			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Templates: templates, Seed: seed, Live: e.Live, Metrics: used.control,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})
