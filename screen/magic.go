@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,7 +13,7 @@ const breaks = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 // they do. No Python is one, so that they are looked for where something is
 // wrong, and after signs that only cells take for a line's end.
 func (s *scan) magics() {
-	if s.m.Commands || !s.broken && !strings.ContainsAny(string(s.source), breaks) {
+	if s.m.Commands || !s.broken && !bytes.ContainsAny(s.source, breaks) {
 		return
 	}
 	inside := s.strings()
