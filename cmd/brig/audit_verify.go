@@ -157,6 +157,7 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 		}
 		q.After = page[len(page)-1].Seq
 	}
+	r.Lines, r.Last = v.Lines(), head.Seq
 	if err := v.End(&head); err != nil {
 		return nil, err
 	}
@@ -165,7 +166,6 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 			return nil, &audit.Bad{Seq: head.Seq + 1, Why: fmt.Sprintf("it is missing: record %d was signed", h.Seq)}
 		}
 	}
-	r.Lines, r.Last = v.Lines(), head.Seq
 	return r, nil
 }
 
@@ -207,17 +207,18 @@ func keepHeads(ctx context.Context, dir string, store brig.Store, key ed25519.Pr
 			log.Error("write down where the audit log stands", "err", err)
 		}
 	}
+	write() // where an earlier server left it
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(headEvery)
 		defer tick.Stop()
 		for {
-			write()
 			select {
 			case <-ctx.Done():
 				write()
 				return
 			case <-tick.C:
+				write()
 			}
 		}
 	}()
@@ -246,13 +247,13 @@ func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.
 		}
 		seen[h.Tenant] = h.Seq
 	}
-	if b.Len() == 0 {
-		return nil
-	}
 	f, err := os.OpenFile(file, flags, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, &b)
-	return errors.Join(err, f.Sync(), f.Close())
+	if b.Len() > 0 {
+		_, err = io.Copy(f, &b)
+		err = errors.Join(err, f.Sync())
+	}
+	return errors.Join(err, f.Close())
 }
