@@ -69,7 +69,10 @@ func (e *Engine) startTemplate(ctx context.Context, m *machine, t *brig.Template
 // awaitReady runs the ready command until it exits with 0, or ctx ends, or what
 // was started has failed.
 func (e *Engine) awaitReady(ctx context.Context, m *machine, t *brig.Template, started *process) error {
-	cmd := inSandbox(m.rec.Spec, *t.Ready)
+	cmd, err := e.withSecrets(ctx, m.rec, inSandbox(m.rec.Spec, *t.Ready))
+	if err != nil {
+		return err
+	}
 	said := "it did not end"
 	for {
 		out := newCapture(4 << 10)

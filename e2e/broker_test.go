@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// fixedNames is a resolver that knows some names.
+type fixedNames map[string]netip.Addr
+
+// LookupNetIP implements egress.Resolver.
+func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if a, ok := f[strings.TrimSuffix(host, ".")]; ok {
+		return []netip.Addr{a}, nil
+	}
+	return nil, errors.New("no such name")
+}
+
+// TestBrokeredSecret has a program send its placeholder to two hosts that it
+// may reach. The one that the secret is for gets the value, the other does
+// not, and nothing in the sandbox ever sees it. A value that is set later is
+// what the next request has, and the audit log says who got what.
+func TestBrokeredSecret(t *testing.T) {
+	needRoot(t)
+	var mu sync.Mutex
+	got := map[string][]string{} // by host
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got[r.Host] = append(got[r.Host], token)
+		fmt.Fprintln(w, "you said", token) // what comes back must not have it either
+	}))
+	cert, key := certificate(t, "brig-test.com") // and all below it
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	srv.StartTLS()
+	defer srv.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	public := netip.MustParseAddr("93.184.215.14") // nobody there is asked: Dial connects to us
+	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{
+		Resolver: fixedNames{"api.brig-test.com": public, "other.brig-test.com": public}, Roots: roots,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
+		},
+	}})
+	put := func(value string) string {
+		t.Helper()
+		if _, err := e.PutSecret(ctx, brig.Secret{Name: "token", Hosts: []string{"api.brig-test.com"}}, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	first := put("first-" + rand.Text())
+	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "api.brig-test.com"}, {Host: "other.brig-test.com", Methods: []string{"GET"}}}}
+	box, err := e.Create(ctx, brig.Spec{Egress: rules, Secrets: []brig.SecretUse{{Name: "token"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(host string) string {
+		t.Helper()
+		res, err := e.Exec(ctx, box.Spec.Name, brig.Command{Argv: []string{"python3", "-c", `
+import os, sys, urllib.request as u
+print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})).read())`, host}}, brig.IO{})
+		if err != nil || res.ExitCode != 0 {
+			t.Fatalf("%s: %+v, %v", host, res, err)
+		}
+		return string(res.Stdout.Head)
+	}
+	said := ask("api.brig-test.com") + ask("other.brig-test.com")
+	second := put("second-" + rand.Text())
+	said += ask("api.brig-test.com")
+	placeholder, _, _ := strings.Cut(said, " ")
+	if strings.Contains(said, first) || strings.Contains(said, second) || !strings.HasPrefix(placeholder, "brig-secret-") {
+		t.Errorf("the sandbox saw %s", said)
+	}
+	mu.Lock()
+	if want := []string{first, second}; !slices.Equal(got["api.brig-test.com"], want) {
+		t.Errorf("the host that may have it got %q, want %q", got["api.brig-test.com"], want)
+	}
+	if want := []string{placeholder}; !slices.Equal(got["other.brig-test.com"], want) {
+		t.Errorf("the other host got %q, want %q", got["other.brig-test.com"], want)
+	}
+	mu.Unlock()
+	var told []string
+	for deadline := time.Now().Add(10 * time.Second); len(told) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		p, err := e.Audit(ctx, brig.AuditQuery{Sandbox: string(box.ID), Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = nil
+		for _, l := range p.Lines {
+			if l.Op == "egress.request" {
+				told = append(told, strings.Join([]string{l.Detail["host"], l.Detail["method"], l.Detail["path"], l.Detail["rule"], l.Detail["verdict"], l.Detail["secrets"]}, " "))
+			}
+		}
+	}
+	want := []string{"api.brig-test.com GET /x 0 allowed token", "other.brig-test.com GET /x 1 allowed ", "api.brig-test.com GET /x 0 allowed token"}
+	if !slices.Equal(told, want) {
+		t.Errorf("the audit log tells %q", told)
+	}
+}
