@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind classifies an error. The set is closed: every door maps every kind,
@@ -66,6 +67,8 @@ type Error struct {
 	Field   string // the field of the request that is at fault, if one is
 	Hint    string // what to do about it
 	Err     error
+	// RetryAfter is when it may be otherwise, zero if that is not known.
+	RetryAfter time.Duration
 }
 
 // Error implements error, for logs: it tells the cause.

@@ -53,21 +53,33 @@ var (
 	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true}
 	OpDial       = Op{"port.dial", "Dial", Member, false}
 
-	OpPool = Op{"pool.get", "Pool", Admin, false}
+	// What waits is shared by all tenants, as images are.
+	OpPool = Op{"pool.get", "Pool", Operator, false}
+
+	OpCreateKey    = Op{"key.create", "CreateKey", Admin, true}
+	OpKeys         = Op{"key.list", "Keys", Admin, false}
+	OpRevokeKey    = Op{"key.revoke", "RevokeKey", Admin, true}
+	OpCreateGrant  = Op{"grant.create", "CreateGrant", Viewer, true}
+	OpCreateTenant = Op{"tenant.create", "CreateTenant", Operator, true}
+	OpTenants      = Op{"tenant.list", "Tenants", Operator, false}
+	OpGetTenant    = Op{"tenant.get", "GetTenant", Admin, false}
+	OpUpdateTenant = Op{"tenant.update", "UpdateTenant", Operator, true}
+	OpRemoveTenant = Op{"tenant.remove", "RemoveTenant", Operator, true}
+	OpTenantUsage  = Op{"usage.get", "TenantUsage", Admin, false}
 
 	OpTemplates = Op{"template.list", "Templates", Viewer, false}
 
 	OpImages      = Op{"image.list", "Images", Viewer, false}
 	OpGetImage    = Op{"image.get", "GetImage", Viewer, false}
-	OpImportImage = Op{"image.import", "ImportImage", Admin, true}
-	OpBuildImage  = Op{"image.build", "BuildImage", Admin, true}
-	OpPullImage   = Op{"image.pull", "PullImage", Admin, true}
-	OpRemoveImage = Op{"image.remove", "RemoveImage", Admin, true}
+	OpImportImage = Op{"image.import", "ImportImage", Operator, true}
+	OpBuildImage  = Op{"image.build", "BuildImage", Operator, true}
+	OpPullImage   = Op{"image.pull", "PullImage", Operator, true}
+	OpRemoveImage = Op{"image.remove", "RemoveImage", Operator, true}
 
 	OpPutSecret    = Op{"secret.put", "PutSecret", Admin, true}
 	OpSecrets      = Op{"secret.list", "Secrets", Member, false}
 	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true}
-	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Admin, true}
+	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Operator, true}
 
 	OpAudit = Op{"audit.read", "Audit", Admin, false}
 )
@@ -83,4 +95,6 @@ var Ops = []Op{
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
 	OpAudit,
+	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant,
+	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,
 }

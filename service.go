@@ -109,4 +109,28 @@ type Service interface {
 
 	// Audit returns a page of the tenant's audit log, oldest first.
 	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)
+
+	// CreateKey makes a key of no more than the caller's own rights; an
+	// operator may make one for any tenant. Keys lists those of a tenant, the
+	// caller's by default. A key that is revoked stops what goes on with it.
+	CreateKey(ctx context.Context, spec KeySpec) (*NewKey, error)
+	Keys(ctx context.Context, tenant string) ([]*Key, error)
+	RevokeKey(ctx context.Context, id string) error
+	// CreateGrant makes a token of a part of the caller's rights.
+	CreateGrant(ctx context.Context, spec GrantSpec) (*NewGrant, error)
+
+	// CreateTenant makes a tenant of that name, quota and ceilings.
+	CreateTenant(ctx context.Context, t Tenant) (*Tenant, error)
+	Tenants(ctx context.Context) ([]*Tenant, error)
+	// GetTenant finds a tenant, the caller's own for an empty name. Others are
+	// NotFound to all but operators.
+	GetTenant(ctx context.Context, name string) (*Tenant, error)
+	// UpdateTenant gives the tenant of that name another quota and other
+	// ceilings. They hold for what begins from then on.
+	UpdateTenant(ctx context.Context, t Tenant) (*Tenant, error)
+	// RemoveTenant forgets a tenant, its keys and its usage. It refuses
+	// (FailedPrecondition) while the tenant has sandboxes.
+	RemoveTenant(ctx context.Context, name string) error
+	// TenantUsage says what was used, by day.
+	TenantUsage(ctx context.Context, q UsageQuery) ([]UsageLine, error)
 }

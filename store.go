@@ -77,10 +77,34 @@ type Store interface {
 	// transaction.
 	EndRun(ctx context.Context, sandbox ID, tenant string, o *Outcome, events ...Event) error
 
-	// PutKey adds a key or replaces the one of the same hash; KeyActor finds
-	// whose it is, or Unauthenticated.
+	// PutKey adds a key or replaces the one of the same hash; FindKey finds it
+	// by that, or Unauthenticated. Whether it is still good is not the store's
+	// to say.
 	PutKey(ctx context.Context, k Key) error
-	KeyActor(ctx context.Context, hash [32]byte) (Actor, error)
+	FindKey(ctx context.Context, hash [32]byte) (*Key, error)
+	// GetKey finds a key by its id; NotFound. ListKeys lists those of a tenant
+	// by Created, then ID. DeleteKey forgets one; no error when there is none.
+	GetKey(ctx context.Context, id string) (*Key, error)
+	ListKeys(ctx context.Context, tenant string) ([]*Key, error)
+	DeleteKey(ctx context.Context, id string) error
+	// TouchKeys sets when keys, by their ids, were used.
+	TouchKeys(ctx context.Context, used map[string]time.Time) error
+
+	// PutTenant adds a tenant or replaces the one of that name. GetTenant
+	// finds it; NotFound. Tenants lists all by name. DeleteTenant forgets one
+	// with its keys, secrets, outcomes and usage; its audit log stays.
+	PutTenant(ctx context.Context, t *Tenant) error
+	GetTenant(ctx context.Context, name string) (*Tenant, error)
+	Tenants(ctx context.Context) ([]*Tenant, error)
+	DeleteTenant(ctx context.Context, name string) error
+
+	// AddUsage adds to what there is of each line, all or nothing. Usage
+	// returns the lines of a tenant (AllTenants for every one) from a day to
+	// another, both included, by tenant, day, label and value. PruneUsage
+	// forgets the days before one.
+	AddUsage(ctx context.Context, lines []UsageLine) error
+	Usage(ctx context.Context, tenant, from, to string) ([]UsageLine, error)
+	PruneUsage(ctx context.Context, before string) error
 
 	// Append writes audit events; Events returns the newest n, newest first.
 	Append(ctx context.Context, events ...Event) error

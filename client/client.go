@@ -13,7 +13,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door/wire"
@@ -145,12 +147,16 @@ func (c *Client) refused(resp *http.Response) error {
 		return brig.Errorf(brig.ConnectionFailed, "what answered is not a Brig server (HTTP %d)", resp.StatusCode).Because(err).
 			WithHint("is the server running at %s? brig serve", c.base)
 	}
-	return restore(answer.Error)
+	told := restore(answer.Error)
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && told.Kind == brig.RateLimited {
+		told.RetryAfter = time.Duration(s) * time.Second
+	}
+	return told
 }
 
 // restore makes the error that the server had of the one on the wire. A kind
 // that only a newer server knows is Internal.
-func restore(e wire.Error) error {
+func restore(e wire.Error) *brig.Error {
 	kind := brig.Kind(e.Kind)
 	if !slices.Contains(brig.Kinds, kind) {
 		kind = brig.Internal

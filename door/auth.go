@@ -1,19 +1,11 @@
 package door
 
 import (
-	"context"
-	"crypto/sha256"
 	"net/http"
 	"strings"
 
 	"github.com/brig-run/brig"
 )
-
-// Keys finds whose a key is by the key's SHA-256. A key that nobody has is
-// Unauthenticated. A brig.Store is one.
-type Keys interface {
-	KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
-}
 
 // KeyPrefix begins every key, so that people and scanners know one when they
 // see it.
@@ -24,43 +16,54 @@ const KeyPrefix = "brig_"
 const (
 	minKey = 40
 	maxKey = 256
+	// A grant says all that it grants.
+	maxGrant = 16 << 10
 )
 
-// Authenticate returns who sent r, or an error of kind Unauthenticated.
-func Authenticate(r *http.Request, keys Keys) (brig.Actor, error) {
+// Authenticate returns what the sender of r has shown, or an error of kind
+// Unauthenticated.
+func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return brig.Actor{}, unauthenticated("this needs a key")
+		return Proof{}, unauthenticated("this needs a key")
 	}
 	scheme, key, _ := strings.Cut(headers[0], " ")
 	key = strings.TrimSpace(key)
 	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || !plausible(key) {
-		return brig.Actor{}, unauthenticated("the Authorization header is not a Brig key")
+		return Proof{}, unauthenticated("the Authorization header is not a Brig key")
 	}
-	actor, err := keys.KeyActor(r.Context(), sha256.Sum256([]byte(key)))
+	proof, err := keys.Show(r, key)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return brig.Actor{}, unauthenticated("nobody has this key").Because(err)
+		return Proof{}, unauthenticated("nobody has this key").Because(err)
 	}
-	return actor, err
+	return proof, err
 }
 
-// Auth lets a request through with its actor in the context, or answers 401.
+// Auth lets a request through with its actor in the context, for as long as
+// the key is good, or answers 401.
 func Auth(keys Keys, next http.Handler) http.Handler {
+	ring := NewKeyring(keys)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		actor, err := Authenticate(r, keys)
+		proof, err := Authenticate(r, ring)
 		if err != nil {
 			fail(w, r, err)
 			return
 		}
 		AllowBody(w, r)
-		next.ServeHTTP(w, r.WithContext(brig.WithActor(r.Context(), actor)))
+		used, done := ring.Use(w, r, proof)
+		defer done()
+		next.ServeHTTP(w, used)
 	})
 }
 
 // plausible spares the store what cannot be a key.
 func plausible(key string) bool {
 	rest, ok := strings.CutPrefix(key, KeyPrefix)
-	if !ok || len(rest) < minKey || len(rest) > maxKey {
+	most := maxKey
+	if strings.HasPrefix(key, brig.GrantPrefix) {
+		most = maxGrant
+	}
+	if !ok || len(rest) < minKey || len(rest) > most {
 		return false
 	}
 	return strings.IndexFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' }) < 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door/wire"
@@ -50,16 +51,25 @@ const (
 	retryUnavailable = 5
 )
 
+// RetryAfter is after how many seconds to try again what err refuses for now.
+func RetryAfter(err error) int {
+	if wait := brig.AsError(err).RetryAfter; wait > 0 {
+		return int((wait + time.Second - 1) / time.Second)
+	}
+	if StatusOf(err) == http.StatusServiceUnavailable {
+		return retryUnavailable
+	}
+	return retryLimited
+}
+
 // WriteError answers with err.
 func WriteError(w http.ResponseWriter, err error) error {
 	status := StatusOf(err)
 	switch status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="brig"`)
-	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", strconv.Itoa(retryLimited))
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(retryUnavailable))
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(RetryAfter(err)))
 	}
 	return WriteJSON(w, status, Body(err))
 }

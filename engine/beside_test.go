@@ -58,14 +58,14 @@ func (w *told) Write(p []byte) (int, error) {
 func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 	for what, call := range map[string]func(t *testing.T, h *house, out *told) error{
 		"run": func(t *testing.T, h *house, out *told) error {
-			o, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{Stdout: out})
+			o, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{Stdout: out})
 			if err == nil && o.Pool != brig.PoolHit {
 				t.Errorf("it was a %q", o.Pool)
 			}
 			return err
 		},
 		"code": func(t *testing.T, h *house, out *told) error {
-			_, err := h.RunCode(as(t, brig.Admin), "box", brig.Code{Source: "echo hi"}, func(ev brig.CodeEvent) error {
+			_, err := h.RunCode(as(t, brig.Operator), "box", brig.Code{Source: "echo hi"}, func(ev brig.CodeEvent) error {
 				_, err := out.Write(ev.Stdout)
 				return err
 			})
@@ -82,7 +82,7 @@ func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 				o := warm(2)
 				o.Store = slowStore{Store: mem.New(), fail: &fail}
 				bubble(t, engine.Options{Pool: o.Pool, Store: o.Store}, func(t *testing.T, h *house, p *tricky) {
-					if _, err := h.Create(as(t, brig.Admin), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+					if _, err := h.Create(as(t, brig.Operator), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 						t.Fatal(err)
 					}
 					settled()

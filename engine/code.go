@@ -25,7 +25,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if code, err = e.checkCode(code); err != nil {
+	if code, err = e.checkCode(v, code); err != nil {
 		return nil, err
 	}
 	in, rest, err := e.occupy(ctx, v.rec, code.Timeout)
@@ -36,6 +36,11 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if err := e.screenCell(ctx, v.rec, code); err != nil {
 		return nil, err
 	}
+	turn, err := v.account.begin(v.rec.Spec.Labels)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.end()
 	c, err := e.contextFor(ctx, v.rec, in, code)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	return res, e.renew(context.WithoutCancel(ctx), v.rec, in, 0)
 }
 
-func (e *Engine) checkCode(code brig.Code) (brig.Code, error) {
+func (e *Engine) checkCode(v *visit, code brig.Code) (brig.Code, error) {
 	switch {
 	case code.Source == "":
 		return code, brig.InvalidField("code", "there is no code").WithHint("give the source to run")
@@ -81,7 +86,7 @@ func (e *Engine) checkCode(code brig.Code) (brig.Code, error) {
 			return code, err
 		}
 	}
-	if code.Timeout, err = e.Bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
+	if code.Timeout, err = v.bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
 		return code, err
 	}
 	return code, checkEnv("env", code.Env)

@@ -11,6 +11,8 @@
 // Locks: Engine.mu guards the list of live machines and is held for no call
 // that leaves the package. Engine.imageUse is held over the moment in which an
 // image is resolved and recorded, so that its removal sees every user of it.
+// Engine.tenancy is held over changes of tenants and keys, account.mu over the
+// sums of one tenant.
 package engine
 
 import (
@@ -68,6 +70,12 @@ type Options struct {
 	KeepAudit time.Duration
 	// Region is where this is, for the log.
 	Region string
+	// Quota is that of tenants that are made without one. Default
+	// brig.DefaultQuota.
+	Quota brig.Quota
+	// GrantSeed is the secret with which grants are signed. Without it there
+	// are none.
+	GrantSeed []byte
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -90,6 +98,10 @@ type Engine struct {
 	sealing  sync.RWMutex
 	prunedAt time.Time // of housekeep's
 
+	accounts sync.Map   // of tenants, *account by name
+	tenancy  sync.Mutex // held while tenants and keys change, and accounts are read
+	flushing sync.Mutex // held while what was used is written
+
 	mu        sync.Mutex // guards the fields below
 	live      map[brig.ID]brig.Instance
 	contexts  map[brig.ID]*contexts
@@ -99,6 +111,9 @@ type Engine struct {
 	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
 	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
 	builds    map[string]*build         // by the images' names
+	seats     map[brig.ID]*seat         // of live sandboxes in their tenants' quotas
+	usedKeys  map[string]time.Time      // when, by id; not yet written
+	touched   map[string]time.Time      // when that was last noted
 }
 
 var _ brig.Service = (*Engine)(nil)
@@ -115,6 +130,9 @@ func New(ctx context.Context, o Options) *Engine {
 	if o.TypeScript == nil {
 		o.TypeScript = noTypeScript{}
 	}
+	if o.Quota == (brig.Quota{}) {
+		o.Quota = brig.DefaultQuota()
+	}
 	if o.KeepRuns == 0 {
 		o.KeepRuns = time.Hour
 	}
@@ -125,6 +143,7 @@ func New(ctx context.Context, o Options) *Engine {
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
 		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, ways: map[brig.ID]*way{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
+		seats: map[brig.ID]*seat{}, usedKeys: map[string]time.Time{}, touched: map[string]time.Time{},
 	}
 	e.pool = newPool(e, o.Pool)
 	e.builds = map[string]*build{}
@@ -152,6 +171,11 @@ func (e *Engine) Close() {
 	e.end()
 	e.work.Wait()
 	e.pool.empty()
+	ctx, cancel := cleanup(e.ctx)
+	defer cancel()
+	if err := e.flushUsage(ctx); err != nil {
+		e.Log.Error("write what was used", "err", err)
+	}
 }
 
 // cleanupTime bounds work that goes on after its caller has gone.
@@ -208,10 +232,13 @@ func (e *Engine) drop(id brig.ID) {
 	delete(e.processes, id)
 	delete(e.sleepers, id)
 	delete(e.ways, id)
+	p := e.seats[id]
+	delete(e.seats, id)
 	e.mu.Unlock()
 	w.close()
 	cs.close()
 	s.end()
+	p.end()
 }
 
 // Live lists the sandboxes that have a machine, of all tenants. It is for the

@@ -44,6 +44,7 @@ func newHouse(t *testing.T, change func(*engine.Options)) *house {
 	if change != nil {
 		change(&o)
 	}
+	founded(t, h.store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
 	h.Engine = engine.New(t.Context(), o)
 	t.Cleanup(h.Close)
 	return h
@@ -57,6 +58,16 @@ func ring(t *testing.T) *seal.Keyring {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// founded makes tenants without quotas.
+func founded(t testing.TB, s brig.Store, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := s.PutTenant(t.Context(), &brig.Tenant{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func as(t *testing.T, role brig.Role) context.Context {
@@ -110,7 +121,7 @@ func method(e *engine.Engine, name string) reflect.Value {
 // A changing operation leaves its intent and its outcome.
 func TestChangesAreAudited(t *testing.T) {
 	h := newHouse(t, nil)
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	s, err := h.Create(ctx, brig.Spec{Name: "one"})
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +300,9 @@ func TestLogsTail(t *testing.T) {
 }
 
 func BenchmarkGate(b *testing.B) {
-	e := engine.New(b.Context(), engine.Options{Store: mem.New(), Provider: &fake.Provider{}, Images: images{}, Bounds: brig.DefaultBounds()})
+	store := mem.New()
+	founded(b, store, "t")
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: &fake.Provider{}, Images: images{}, Bounds: brig.DefaultBounds()})
 	defer e.Close()
 	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "a", Tenant: "t", Role: brig.Member})
 	s, err := e.Create(ctx, brig.Spec{TTL: time.Hour})

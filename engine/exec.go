@@ -20,7 +20,7 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if err := checkCommand(cmd); err != nil {
 		return nil, err
 	}
-	if cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
+	if cmd.Timeout, err = v.bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
 		return nil, err
 	}
 	cmd = inSandbox(v.rec.Spec, cmd)
@@ -29,9 +29,48 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 		return nil, err
 	}
 	defer rest()
+	turn, err := v.account.begin(v.rec.Spec.Labels)
+	if err != nil {
+		return nil, err
+	}
 	res, err := e.exec(ctx, v.rec, in, cmd, sio)
 	v.sayResult(res)
+	if cmd.Survive && ctx.Err() != nil && res != nil && !res.Done {
+		e.await(v.rec, in, res.ExecID, turn)
+		return res, err
+	}
+	turn.end()
 	return res, err
+}
+
+// awaitEvery is how often is looked whether an execution has ended for which
+// nobody waits.
+const awaitEvery = time.Second
+
+// await keeps the seat of an execution that survived its caller, or its
+// server, until it ends.
+func (e *Engine) await(rec *brig.Record, in brig.Instance, execID string, turn *seat) {
+	e.work.Go(func() {
+		defer turn.end()
+		tick := time.NewTicker(awaitEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-e.ctx.Done():
+				return
+			case <-in.Done():
+				return
+			case <-tick.C:
+			}
+			x, err := e.Store.GetExec(e.ctx, rec.ID, execID)
+			if err == nil && !x.Done {
+				err = e.catchUp(e.ctx, rec, []*brig.Execution{x})
+			}
+			if brig.KindOf(err) == brig.NotFound || err == nil && x.Done {
+				return
+			}
+		}
+	})
 }
 
 // exec runs one command, on record before it starts and when it has ended.

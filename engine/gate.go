@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -17,7 +19,11 @@ type visit struct {
 	op    brig.Op
 	actor brig.Actor
 	rec   *brig.Record // of the sandbox that the call names, if it names one
-	id    brig.ID      // what the audit log is told
+	// account is the tenant's; bounds and ceilings hold for what it asks for.
+	account  *account
+	bounds   brig.Bounds
+	ceilings brig.Ceilings
+	id       brig.ID // what the audit log is told
 	// pending says that the intent is not on record yet: it goes with the
 	// record that the call writes first. told says that the outcome is.
 	pending, told bool
@@ -34,7 +40,9 @@ type visit struct {
 func (e *Engine) enter(ctx context.Context, op brig.Op, name string, say ...func(*visit)) (*visit, error) {
 	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
 	if err := e.admit(ctx, v, name); err != nil {
-		_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
+		if brig.KindOf(err) != brig.RateLimited { // what comes too often must not be written as often
+			_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
+		}
 		return nil, err
 	}
 	if v.rec != nil && op.Changes {
@@ -69,18 +77,79 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 		return brig.Errorf(brig.PermissionDenied, "%s needs the role %s, this key has %s", v.op.Name, v.op.Role, v.actor.Role).
 			WithHint("use a key with that role")
 	}
-	if !named(v.op) {
-		return nil
+	if !brig.InScope(v.actor.Scopes, v.op.Name) {
+		return brig.Errorf(brig.PermissionDenied, "%s is not in the scope of this key", v.op.Name).
+			WithHint("its scopes are %s", clip(strings.Join(v.actor.Scopes, ", ")))
 	}
-	rec, err := e.Store.Get(ctx, v.actor.Tenant, name)
+	if err := e.onBehalf(ctx, v); err != nil {
+		return err
+	}
+	if !named(v.op) {
+		return v.beyondGrant("")
+	}
+	rec, err := e.find(ctx, v.actor.Tenant, name)
+	if err == nil && e.isUnwanted(rec.ID) {
+		err = brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
+	}
+	if len(v.actor.Sandboxes) > 0 && (err == nil || brig.KindOf(err) == brig.NotFound) {
+		// Whether there is another is not the bearer's to know.
+		asked := name
+		if err == nil {
+			asked = rec.Spec.Name
+		}
+		if denied := v.beyondGrant(asked); denied != nil {
+			return denied
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if e.isUnwanted(rec.ID) {
-		return brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
-	}
 	v.rec, v.id = rec, rec.ID
 	return nil
+}
+
+// onBehalf finds the tenant for which the caller acts, and counts the call.
+func (e *Engine) onBehalf(ctx context.Context, v *visit) (err error) {
+	v.account, err = e.account(ctx, v.actor.Tenant)
+	if brig.KindOf(err) == brig.NotFound {
+		return brig.Errorf(brig.PermissionDenied, "there is no tenant %q to act for", clip(v.actor.Tenant)).
+			WithHint("an operator creates tenants with brig tenant create")
+	}
+	if err != nil {
+		return err
+	}
+	v.bounds, v.ceilings = v.account.terms()
+	return v.account.allow(v.actor.Key)
+}
+
+// find finds a sandbox of a tenant by its name, its id, or both in the form
+// {tenant}:{name}:{id}.
+func (e *Engine) find(ctx context.Context, tenant, name string) (*brig.Record, error) {
+	whose, called, id, ok := brig.ParseScopedID(name)
+	if !ok {
+		return e.Store.Get(ctx, tenant, name)
+	}
+	if whose == tenant {
+		rec, err := e.Store.Get(ctx, tenant, string(id))
+		if err == nil && rec.ID == id && rec.Spec.Name == called {
+			return rec, nil
+		}
+		if err != nil && brig.KindOf(err) != brig.NotFound {
+			return nil, err
+		}
+	}
+	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
+}
+
+// beyondGrant refuses whoever may use some sandboxes what is not about one of
+// them. Whoever creates one is asked again for its name.
+func (v *visit) beyondGrant(name string) error {
+	if len(v.actor.Sandboxes) == 0 || slices.Contains(v.actor.Sandboxes, name) ||
+		name == "" && (v.op == brig.OpCreate || v.op == brig.OpCreateGrant) {
+		return nil
+	}
+	return brig.Errorf(brig.PermissionDenied, "this is beyond the grant").
+		WithHint("it is for the sandboxes %s", clip(strings.Join(v.actor.Sandboxes, ", ")))
 }
 
 // named tells the operations that are about one sandbox: most are.
@@ -89,7 +158,9 @@ func named(op brig.Op) bool {
 	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool, brig.OpTemplates,
 		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
 		brig.OpRemoveImage,
-		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit:
+		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit,
+		brig.OpCreateKey, brig.OpKeys, brig.OpRevokeKey, brig.OpCreateGrant, brig.OpCreateTenant, brig.OpTenants,
+		brig.OpGetTenant, brig.OpUpdateTenant, brig.OpRemoveTenant, brig.OpTenantUsage:
 		return false
 	}
 	return true

@@ -98,7 +98,7 @@ func TestCreatePullsItsImage(t *testing.T) {
 func TestPullImageIsAudited(t *testing.T) {
 	s := newShop()
 	h := newHouse(t, func(o *engine.Options) { o.Images = s })
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	if _, err := h.PullImage(ctx, brig.ImagePull{Ref: "python:3"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPullImageIsAudited(t *testing.T) {
 func TestImagesInUseAreNotEvicted(t *testing.T) {
 	s := newShop()
 	h := newHouse(t, func(o *engine.Options) { o.Images = s })
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	box, err := h.Create(ctx, brig.Spec{Image: "python:3"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 func (h *house) state(t *testing.T, name string) *brig.Sandbox {
 	t.Helper()
 	pass(0)
-	s, err := h.Get(as(t, brig.Admin), name)
+	s, err := h.Get(as(t, brig.Operator), name)
 	if err != nil {
 		t.Fatal(err)
 	}

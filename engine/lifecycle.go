@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,7 +21,10 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	if spec, err = e.complete(spec); err != nil {
+	if spec, err = e.complete(v, spec); err != nil {
+		return nil, err
+	}
+	if err := v.beyondGrant(cmp.Or(spec.Name, "-")); err != nil {
 		return nil, err
 	}
 	if err := e.checkEgress(v.actor, &spec.Egress); err != nil {
@@ -79,7 +83,7 @@ func (e *Engine) Extend(ctx context.Context, name string, ttl time.Duration) (_ 
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if ttl, err = e.Bounds.FillTTL("ttl_ms", ttl); err != nil {
+	if ttl, err = v.bounds.FillTTL("ttl_ms", ttl); err != nil {
 		return nil, err
 	}
 	in, err := e.running(v.rec)
@@ -109,7 +113,12 @@ func (e *Engine) running(rec *brig.Record) (brig.Instance, error) {
 
 // setLease moves the end of a lease, never beyond the longest life.
 func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instance, end time.Time) (*brig.Record, error) {
-	if last := rec.Created.Add(e.Bounds.MaxLife); end.After(last) {
+	a, err := e.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	bounds, _ := a.terms()
+	if last := rec.Created.Add(bounds.MaxLife); end.After(last) {
 		end = last
 	}
 	if err := in.Extend(ctx, end); err != nil {

@@ -33,6 +33,19 @@ type wish struct {
 // obtain makes a sandbox that runs, from the pool if one waits there. What
 // fails leaves nothing.
 func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
+	p, err := v.account.lodge(spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := e.lodged(ctx, v, p, spec, w)
+	if err != nil {
+		p.end()
+	}
+	return m, err
+}
+
+// lodged is obtain of a sandbox that has its seat in the tenant's quota.
+func (e *Engine) lodged(ctx context.Context, v *visit, p *seat, spec brig.Spec, w wish) (*machine, error) {
 	m, err := e.register(ctx, v, spec, w)
 	if _, missing := errors.AsType[missingImage](err); missing {
 		// Not while anybody waits to remove an image: it may take minutes.
@@ -51,6 +64,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return nil, err
 	}
 	if m.rec.State == brig.Running { // as claim left it
+		e.house(m.rec.ID, p)
 		e.adopt(m.rec, m.in)
 		return m, nil
 	}
@@ -65,6 +79,7 @@ func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (
 		return nil, err
 	}
 	failpoint.Hit("engine.running")
+	e.house(m.rec.ID, p)
 	e.adopt(m.rec, m.in)
 	failpoint.Hit("engine.adopted")
 	return m, nil
@@ -104,6 +119,9 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 	defer e.imageUse.RUnlock()
 	img, err := e.resolve(ctx, spec.Image)
 	if err != nil {
+		return nil, err
+	}
+	if err := v.ceilings.AllowsImage(img); err != nil {
 		return nil, err
 	}
 	if spec, err = ofImage(img, spec); err != nil {

@@ -29,7 +29,7 @@ func python(owner string) brig.Program {
 
 func mustRun(t *testing.T, h *house, p brig.Program, want brig.PoolUse) *brig.Outcome {
 	t.Helper()
-	o, err := h.Run(as(t, brig.Admin), p, brig.IO{})
+	o, err := h.Run(as(t, brig.Operator), p, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestNoPoolSaysNeither(t *testing.T) {
 // context takes the interpreter.
 func TestCreateFromPool(t *testing.T) {
 	bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Admin)
+		ctx := as(t, brig.Operator)
 		s, err := h.Create(ctx, brig.Spec{Name: "mine", Env: map[string]string{"OWNER": "ann"}, TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestDeathOnTheShelf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{}); err != nil { // nobody had time to notice
+		if _, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{}); err != nil { // nobody had time to notice
 			t.Error(err)
 		}
 		settled()
@@ -353,7 +353,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 // An image that goes takes what waits with it, what is being made included.
 func TestRemoveImageEmptiesItsShelf(t *testing.T) {
 	bubble(t, warm(2), func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Admin)
+		ctx := as(t, brig.Operator)
 		going, goOn := make(chan struct{}), make(chan struct{})
 		p.play(tricks{create: func(context.Context, brig.ID) error {
 			going <- struct{}{}
@@ -463,7 +463,7 @@ func TestBindFails(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
 				p.play(tricks{bind: f})
-				ctx := as(t, brig.Admin)
+				ctx := as(t, brig.Operator)
 				if _, err := h.Run(ctx, python("ann"), brig.IO{}); err == nil {
 					t.Error("Run says nothing")
 				}
@@ -489,10 +489,10 @@ func TestBindFails(t *testing.T) {
 func TestServerDiesWhileBinding(t *testing.T) {
 	for what, call := range map[string]func(*testing.T, *house) error{
 		"run": func(t *testing.T, h *house) error {
-			_, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{})
+			_, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{})
 			return err
 		},
-		"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Admin), brig.Spec{}); return err },
+		"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Operator), brig.Spec{}); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
@@ -525,10 +525,10 @@ func TestClaimNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		for what, call := range map[string]func(*testing.T, *house) error{
 			"run": func(t *testing.T, h *house) error {
-				_, err := h.Run(as(t, brig.Admin), python("ann"), brig.IO{})
+				_, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{})
 				return err
 			},
-			"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Admin), brig.Spec{}); return err },
+			"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Operator), brig.Spec{}); return err },
 		} {
 			t.Run(fmt.Sprintf("%s, put %d", what, n), func(t *testing.T) {
 				store := &faulty{n: n}

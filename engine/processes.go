@@ -44,6 +44,7 @@ type process struct {
 	spec    brig.ProcessSpec
 	started time.Time
 	tape    *tape
+	turn    *seat // in the tenant's quota, while it runs
 
 	timedOut atomic.Bool
 	input    sync.Mutex // one write at a time
@@ -85,15 +86,25 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 	if err != nil {
 		return nil, err
 	}
+	a, err := e.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := a.begin(rec.Spec.Labels)
+	if err != nil {
+		return nil, err
+	}
 	proc, err := in.Start(ctx, newExecID(), run, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
+		turn.undo()
 		return nil, err
 	}
 	if spec.NoInput {
 		_ = proc.Stdin().Close() // an input that cannot be closed has ended
 	}
-	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape()}
+	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape(), turn: turn}
 	if !ps.add(p) {
+		turn.end()
 		// Only an agent that was tampered with says so.
 		err := proc.Kill(ctx)
 		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
@@ -109,6 +120,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 	e.work.Go(func() {
 		defer e.looked.Add(-1)
 		defer close(done)
+		defer p.turn.end()
 		defer context.AfterFunc(e.ctx, func() {
 			// The process goes on; the next server finds it.
 			e.keepProcess(in, p)
@@ -334,9 +346,13 @@ func (p *process) write(ctx context.Context, b []byte) error {
 // recoverProcess takes up a process that an earlier server kept.
 func (e *Engine) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processNote) {
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape(), kept: true}
+	if a, err := e.account(e.ctx, rec.Tenant); err == nil {
+		p.turn = a.goOn(rec.Spec.Labels)
+	}
 	ps := e.processesOf(rec.ID)
 	if !ps.add(p) {
 		_ = p.Close() // what was kept is whatever the agent made of it
+		p.turn.end()
 		return
 	}
 	e.look(rec, in, ps, p)

@@ -29,6 +29,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
 	}
 	e.work.Go(e.housekeep)
+	e.work.Go(e.countUsage)
 	e.work.Go(func() { e.pool.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
 }
@@ -77,8 +78,12 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if r.State == brig.Ended {
 		return true, nil
 	}
+	if err := e.houseKept(ctx, r); err != nil {
+		return true, err
+	}
 	in, err := e.Provider.Recover(ctx, r.ID, r.Handle)
 	if brig.KindOf(err) == brig.NotFound {
+		defer e.drop(r.ID)
 		_, err = e.updateAnd(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
 			r.State, r.Ended = brig.Ended, e.Now().UTC()
 			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
@@ -114,7 +119,14 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	return true, e.catchUp(ctx, r, list)
+	err = e.catchUp(ctx, r, list)
+	a, lost := e.account(ctx, r.Tenant)
+	for _, x := range list {
+		if lost == nil && !x.Done {
+			e.await(r, in, x.ExecID, a.goOn(r.Spec.Labels))
+		}
+	}
+	return true, errors.Join(err, lost)
 }
 
 // housekeeping happens this often.
@@ -141,7 +153,10 @@ func (e *Engine) housekeep() {
 // tidy forgets old outcomes and sandboxes that ended long ago.
 func (e *Engine) tidy(ctx context.Context) error {
 	now := e.Now()
-	errs := []error{e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns)), e.pruneAudit(ctx, now)}
+	errs := []error{
+		e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns)), e.pruneAudit(ctx, now),
+		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -keepUsage))),
+	}
 	var old []*brig.Record
 	errs = append(errs, e.Store.All(ctx, func(r *brig.Record) error {
 		if r.State == brig.Ended && now.Sub(r.Ended) > e.KeepEnded {

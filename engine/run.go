@@ -34,7 +34,7 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	job, err := e.plan(p)
+	job, err := e.plan(v, p)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,14 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if err := e.screenProgram(ctx, job); err != nil {
 		return nil, err
 	}
+	turn, err := v.account.begin(job.spec.Labels)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.end()
 	m, err := e.obtain(ctx, v, job.spec, job.wish())
 	if err != nil {
+		turn.undo()
 		return nil, err
 	}
 	// Whatever happens from here on, the sandbox ends.
@@ -120,7 +126,7 @@ func (j *job) wish() wish {
 }
 
 // plan checks a program and translates it.
-func (e *Engine) plan(p brig.Program) (*job, error) {
+func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	if (len(p.Command) == 0) == (p.Code == "" && p.Language == "") {
 		return nil, brig.InvalidField("code", "give code with its language, or a command, and not both").
 			WithHint(`for example {"language":"python","code":"print(6*7)"} or {"command":["uname","-a"]}`)
@@ -134,7 +140,7 @@ func (e *Engine) plan(p brig.Program) (*job, error) {
 		return nil, brig.InvalidField("arguments", "a command takes no arguments object").WithHint("put them into the command")
 	}
 	var err error
-	if j.cmd.Timeout, err = e.Bounds.FillTimeout("timeout_ms", p.Timeout); err != nil {
+	if j.cmd.Timeout, err = v.bounds.FillTimeout("timeout_ms", p.Timeout); err != nil {
 		return nil, err
 	}
 	if err := checkCommand(j.cmd); err != nil {
@@ -143,9 +149,9 @@ func (e *Engine) plan(p brig.Program) (*job, error) {
 	if err := checkFiles(p.Files); err != nil {
 		return nil, err
 	}
-	j.spec, err = e.complete(brig.Spec{
+	j.spec, err = e.complete(v, brig.Spec{
 		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
-		TTL: min(j.cmd.Timeout+runMargin, e.Bounds.MaxTTL),
+		TTL: min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
 	})
 	if err != nil {
 		return nil, err

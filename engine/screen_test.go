@@ -39,7 +39,7 @@ func TestProgramsAreScreened(t *testing.T) {
 		screened(&asked)(o)
 		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { made++ }}
 	})
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	for _, p := range []brig.Program{
 		{Language: brig.Python, Code: "bad"}, {Language: brig.JavaScript, Code: "bad"},
 		{Language: brig.TypeScript, Code: "bad"}, {Language: brig.Bash, Code: "bad"},
@@ -74,7 +74,7 @@ func TestCellsAreScreened(t *testing.T) {
 	var o engine.Options
 	screened(&asked)(&o)
 	bubble(t, o, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Admin)
+		ctx := as(t, brig.Operator)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // noSecrets is what callers are told where values cannot be kept.
 func (e *Engine) noSecrets() error {
-	if e.Keys != nil {
+	if e.Options.Keys != nil {
 		return nil
 	}
 	return brig.Errorf(brig.FailedPrecondition, "secrets are not kept here").WithHint("ask a server: brig serve")
@@ -54,7 +54,7 @@ func (e *Engine) PutSecret(ctx context.Context, s brig.Secret, value []byte) (_ 
 			return nil, err
 		}
 		sealed := &brig.SealedSecret{Secret: s, Tenant: v.actor.Tenant}
-		sealed.Key, sealed.Sealed = e.Keys.Seal(value, address(v.actor.Tenant, s.Name, s.Version)...)
+		sealed.Key, sealed.Sealed = e.Options.Keys.Seal(value, address(v.actor.Tenant, s.Name, s.Version)...)
 		v.say(brig.DetailVersion, strconv.Itoa(s.Version))
 		err = e.Store.PutSecret(ctx, sealed, was, v.outcome())
 		if brig.KindOf(err) != brig.FailedPrecondition { // somebody else was faster
@@ -103,12 +103,12 @@ func (e *Engine) RotateKey(ctx context.Context) (n int, err error) {
 	}
 	// A caller who goes away leaves no work half done.
 	ctx = context.WithoutCancel(ctx)
-	err = e.Keys.Rotate(ctx, func() error {
+	err = e.Options.Keys.Rotate(ctx, func() error {
 		e.sealing.Lock()
 		defer e.sealing.Unlock()
 		all, err := e.Store.AllSecrets(ctx)
 		for _, s := range all {
-			if err == nil && s.Key != e.Keys.Primary() {
+			if err == nil && s.Key != e.Options.Keys.Primary() {
 				n++
 				err = e.reseal(ctx, s)
 			}
@@ -119,7 +119,7 @@ func (e *Engine) RotateKey(ctx context.Context) (n int, err error) {
 		err = brig.Errorf(brig.FailedPrecondition, "the key came with the server's environment").
 			WithHint("start the server with BRIG_MASTER_KEY=NEW,OLD; every secret that is set again is sealed with the new one")
 	}
-	v.say(brig.DetailVersion, e.Keys.Primary())
+	v.say(brig.DetailVersion, e.Options.Keys.Primary())
 	return n, err
 }
 
@@ -128,7 +128,7 @@ func (e *Engine) reseal(ctx context.Context, s *brig.SealedSecret) error {
 	if err != nil {
 		return err
 	}
-	s.Key, s.Sealed = e.Keys.Seal(value, address(s.Tenant, s.Name, s.Version)...)
+	s.Key, s.Sealed = e.Options.Keys.Seal(value, address(s.Tenant, s.Name, s.Version)...)
 	err = e.Store.PutSecret(ctx, s, s.Version)
 	if brig.KindOf(err) == brig.FailedPrecondition {
 		return nil // removed meanwhile
@@ -141,7 +141,7 @@ func (e *Engine) unseal(s *brig.SealedSecret) ([]byte, error) {
 	if err := e.noSecrets(); err != nil {
 		return nil, err
 	}
-	value, err := e.Keys.Open(s.Key, s.Sealed, address(s.Tenant, s.Name, s.Version)...)
+	value, err := e.Options.Keys.Open(s.Key, s.Sealed, address(s.Tenant, s.Name, s.Version)...)
 	switch {
 	case errors.Is(err, seal.ErrUnknownKey):
 		return nil, brig.Errorf(brig.FailedPrecondition, "secret %q was encrypted with a key that this server does not have", s.Name).

@@ -14,23 +14,26 @@ import (
 
 // complete checks what is asked for and fills in every default. It changes
 // nothing but its copy of spec.
-func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
+func (e *Engine) complete(v *visit, spec brig.Spec) (brig.Spec, error) {
 	if spec.Name != "" && !brig.ValidName(spec.Name) {
 		return spec, nameError("name", spec.Name)
 	}
 	if spec.Image == "" {
 		spec.Image = brig.HostImage
 	}
+	if err := v.ceilings.AllowsRef(spec.Image); err != nil {
+		return spec, err
+	}
 	var err error
-	if spec.Limits, err = e.Bounds.Fill(spec.Limits); err != nil {
+	if spec.Limits, err = v.bounds.Fill(spec.Limits); err != nil {
 		return spec, err
 	}
-	if spec.TTL, err = e.Bounds.FillTTL("ttl_ms", spec.TTL); err != nil {
+	if spec.TTL, err = v.bounds.FillTTL("ttl_ms", spec.TTL); err != nil {
 		return spec, err
 	}
-	if spec.FreezeAfter < 0 || spec.FreezeAfter > e.Bounds.MaxTTL {
+	if spec.FreezeAfter < 0 || spec.FreezeAfter > v.bounds.MaxTTL {
 		return spec, brig.InvalidField("freeze_after_ms", "%v is out of bounds", spec.FreezeAfter).
-			WithHint("give a duration up to %v, or leave it out for never", e.Bounds.MaxTTL)
+			WithHint("give a duration up to %v, or leave it out for never", v.bounds.MaxTTL)
 	}
 	if err := checkEnv("env", spec.Env); err != nil {
 		return spec, err
@@ -62,9 +65,9 @@ func (e *Engine) complete(spec brig.Spec) (brig.Spec, error) {
 		if err := checkCommand(whole); err != nil {
 			return spec, err
 		}
-		if c.Timeout < 0 || c.Timeout > e.Bounds.MaxTimeout {
+		if c.Timeout < 0 || c.Timeout > v.bounds.MaxTimeout {
 			return spec, brig.InvalidField("timeout_ms", "%v is out of bounds", c.Timeout).
-				WithHint("give a duration up to %v, or leave it out for none", e.Bounds.MaxTimeout)
+				WithHint("give a duration up to %v, or leave it out for none", v.bounds.MaxTimeout)
 		}
 		spec.Command = &c
 	}

@@ -258,13 +258,13 @@ func pass(d time.Duration) {
 func settled() { pass(time.Second) }
 
 func ofTenant(t *testing.T, name string) context.Context {
-	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Admin})
+	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Operator})
 }
 
 // shelves is what the pool says of itself.
 func (h *house) shelves(t *testing.T) []brig.PoolShelf {
 	t.Helper()
-	list, err := h.Pool(as(t, brig.Admin))
+	list, err := h.Pool(as(t, brig.Operator))
 	if err != nil {
 		t.Fatal(err)
 	}

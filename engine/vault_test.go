@@ -19,7 +19,7 @@ import (
 // opens for nobody, and neither does one of another key.
 func TestMovedSecrets(t *testing.T) {
 	h := newHouse(t, nil)
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	put := func(name, value string) {
 		t.Helper()
 		if _, err := h.PutSecret(ctx, brig.Secret{Name: name}, []byte(value)); err != nil {
@@ -68,7 +68,7 @@ func TestMovedSecrets(t *testing.T) {
 		}
 	}
 	// Another tenant's row of the same name and version.
-	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Admin})
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Operator})
 	for range good.Version {
 		if _, err := h.PutSecret(rival, brig.Secret{Name: "mine"}, []byte("rival's")); err != nil {
 			t.Fatal(err)
@@ -88,11 +88,11 @@ func TestMovedSecrets(t *testing.T) {
 // A server with another key says so, and does not take one for the other.
 func TestWrongMasterKey(t *testing.T) {
 	h := newHouse(t, nil)
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.Secret{Name: "a"}, []byte("value")); err != nil {
 		t.Fatal(err)
 	}
-	h.Keys = ring(t)
+	h.Options.Keys = ring(t)
 	_, err := h.Run(ctx, brig.Program{Command: []string{"env", "A"}, Secrets: []brig.SecretUse{{Name: "a"}}}, brig.IO{})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Message, "a key that this server does not have") {
 		t.Errorf("%v", err)
@@ -101,7 +101,7 @@ func TestWrongMasterKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Keys = fixed
+	h.Options.Keys = fixed
 	if _, err := h.RotateKey(ctx); brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Hint == "" {
 		t.Errorf("RotateKey: %v", err)
 	}
@@ -110,7 +110,7 @@ func TestWrongMasterKey(t *testing.T) {
 // A secret that is set while the key is rotated opens afterwards, always.
 func TestRotateWhileSetting(t *testing.T) {
 	h := newHouse(t, nil)
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	done := make(chan error, 1)
 	go func() {
 		for i := range 50 {
@@ -134,7 +134,7 @@ func TestRotateWhileSetting(t *testing.T) {
 		t.Fatalf("%d secrets, %v", len(all), err)
 	}
 	for _, s := range all {
-		if !h.Keys.Has(s.Key) {
+		if !h.Options.Keys.Has(s.Key) {
 			t.Errorf("%s was sealed with a key that is gone", s.Name)
 		}
 	}
@@ -147,7 +147,7 @@ func TestRunIsTold(t *testing.T) {
 	h := newHouse(t, func(o *engine.Options) {
 		o.Log, o.Region = slog.New(slog.NewJSONHandler(&out, nil)), "eu-1"
 	})
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	o, err := h.Run(ctx, brig.Program{Command: []string{"exit", "3"}, Labels: map[string]string{"team": "a"}}, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestRunIsTold(t *testing.T) {
 // What calls of all kinds leave is one chain.
 func TestEngineWritesAChain(t *testing.T) {
 	h := newHouse(t, nil)
-	ctx := as(t, brig.Admin)
+	ctx := as(t, brig.Operator)
 	for range 3 {
 		if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{}); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door"
@@ -61,10 +62,8 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	// Clients try again by themselves, if this is a number of seconds.
 	switch p.Code {
-	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", "1")
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "5")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(door.RetryAfter(err)))
 	}
 	d.write(w, r, p.Code, p)
 }

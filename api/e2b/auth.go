@@ -1,11 +1,11 @@
 package e2b
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"strings"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door"
 )
 
 // headerKey carries the key of whoever calls the control plane.
@@ -27,21 +27,18 @@ func keyOf(r *http.Request) string {
 	return strings.TrimSpace(key)
 }
 
-// authenticate returns r with its actor in the context.
-func (d *Door) authenticate(r *http.Request) (*http.Request, error) {
+// authenticate returns what the sender of r has shown.
+func (d *Door) authenticate(r *http.Request) (door.Proof, error) {
 	key := keyOf(r)
 	if key == "" {
-		return nil, brig.Errorf(brig.Unauthenticated, "the X-API-KEY header is missing")
+		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "the X-API-KEY header is missing")
 	}
 	if len(key) > maxKey {
-		return nil, brig.Errorf(brig.Unauthenticated, "invalid API key")
+		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key")
 	}
-	actor, err := d.Keys.KeyActor(r.Context(), sha256.Sum256([]byte(key)))
+	proof, err := d.ring.Show(r, key)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return nil, brig.Errorf(brig.Unauthenticated, "invalid API key").Because(err)
+		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key").Because(err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r.WithContext(brig.WithActor(r.Context(), actor)), nil
+	return proof, err
 }

@@ -28,6 +28,14 @@ type Options struct {
 	Keys    door.Keys
 	// Owner finds the tenant of a sandbox by its id; NotFound.
 	Owner func(ctx context.Context, id string) (tenant string, err error)
+	// KeyActor says whose a key is by its id, while it is good; Unauthenticated
+	// otherwise. A sandbox's tokens are then those of the key with which it
+	// was created or connected to: they can do no more, and end with it.
+	// Default: tokens are the sandbox's own.
+	KeyActor func(ctx context.Context, id string) (brig.Actor, error)
+	// TenantKeys lists the ids of a tenant's keys. Default: only keys that this
+	// door has met are known.
+	TenantKeys func(ctx context.Context, tenant string) ([]string, error)
 	// Seed is the secret from which the sandboxes' tokens are made. Another
 	// seed makes all tokens that were given out worthless.
 	Seed []byte
@@ -70,6 +78,7 @@ type Door struct {
 	control   http.Handler
 	transport *http.Transport
 	known     knownIDs
+	ring      *door.Keyring
 	contexts  defaultContexts
 	started   time.Time
 	silence   time.Duration // after which a stream of events shows that it lives
@@ -96,8 +105,7 @@ func New(o Options) *Door {
 	if err != nil {
 		o.Log.Warn("e2b: HTTP is not measured", "error", err)
 	}
-	o.Keys = &door.RecentKeys{Keys: o.Keys}
-	d := &Door{Options: o, templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
+	d := &Door{Options: o, ring: door.NewKeyring(o.Keys), templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
 	for _, t := range o.Templates {
 		d.templates[t.Name] = t.Fill()
 	}

@@ -39,7 +39,13 @@ func (d *Door) inside(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	r = r.WithContext(ctx)
-	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id)) {
+	r, done, err := d.bind(w, r, s, t)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	defer done()
+	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id, d.keyIn(r))) {
 		d.refuse(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
 			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
 		return
@@ -85,7 +91,7 @@ func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
 	case d.Envd == nil:
 		d.fail(w, r, errMissing("the data plane"))
 	default:
-		d.Envd(w, r, d.access(s))
+		d.Envd(w, r, d.access(s, d.keyIn(r)))
 	}
 }
 

@@ -30,7 +30,7 @@ func (d *Door) interpreter(w http.ResponseWriter, r *http.Request, s *brig.Sandb
 	token := r.Header.Get(headerToken)
 	execute := len(path) == 1 && path[0] == "execute"
 	// Clients show the token where code runs, and not always elsewhere.
-	if (token != "" || execute) && !equal(token, d.token(string(s.ID))) {
+	if (token != "" || execute) && !equal(token, d.token(string(s.ID), d.keyIn(r))) {
 		d.fail(w, r, brig.Errorf(brig.Unauthenticated, "unauthorized access, please provide a valid access token"))
 		return
 	}

@@ -3,6 +3,7 @@ package e2b
 import (
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -12,8 +13,34 @@ const maxKnown = 10_000
 
 // knownIDs are the sandboxes that this door has met.
 type knownIDs struct {
-	mu  sync.Mutex // guards the field below
+	mu  sync.Mutex // guards the fields below
 	ids map[string]bool
+	by  map[string]map[string]bool // the ids of keys that were told a sandbox's token
+}
+
+// maxTold bounds the keys that are remembered of one sandbox.
+const maxTold = 100
+
+// told remembers that the bearer of a key knows a sandbox's token.
+func (k *knownIDs) told(id, key string) {
+	k.add(id)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.by == nil {
+		k.by = map[string]map[string]bool{}
+	}
+	if k.by[id] == nil || len(k.by[id]) >= maxTold {
+		k.by[id] = map[string]bool{}
+	}
+	k.by[id][key] = true
+}
+
+// keys are those that were told a sandbox's token, and none, which is the key
+// of tokens that are bound to none.
+func (k *knownIDs) keys(id string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append(slices.Collect(maps.Keys(k.by[id])), "")
 }
 
 func (k *knownIDs) add(id string) {
@@ -24,6 +51,7 @@ func (k *knownIDs) add(id string) {
 	}
 	if len(k.ids) >= maxKnown {
 		for old := range k.ids {
+			delete(k.by, old)
 			delete(k.ids, old) // any: whoever is used again comes back
 			break
 		}
@@ -34,6 +62,7 @@ func (k *knownIDs) add(id string) {
 func (k *knownIDs) remove(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	delete(k.by, id)
 	delete(k.ids, id)
 }
 

@@ -111,9 +111,11 @@ func (d *Door) router() http.Handler {
 func (d *Door) keyed(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		door.Route(r, "e2b:"+rt.pattern)
-		keyed, err := d.authenticate(r)
+		proof, err := d.authenticate(r)
 		if err == nil {
 			door.AllowBody(w, r)
+			keyed, done := d.ring.Use(w, r, proof)
+			defer done()
 			err = rt.handle(w, keyed)
 		}
 		if err != nil {

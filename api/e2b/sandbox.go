@@ -35,11 +35,13 @@ func (d *Door) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox 
 	}
 	// Whoever shows a token acts as a member: it is told to nobody who is less.
 	member := brig.ActorFrom(ctx).Role >= brig.Member
+	key := brig.ActorFrom(ctx).Key
 	if member {
-		c.EnvdAccessToken = d.token(string(s.ID))
+		c.EnvdAccessToken = d.token(string(s.ID), key)
+		d.known.told(string(s.ID), key)
 	}
 	if member && isClosed(s) {
-		token := d.trafficToken(string(s.ID))
+		token := d.trafficToken(string(s.ID), key)
 		c.TrafficAccessToken = &token
 	}
 	if d.Domain != "" {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"net/http"
+	"strings"
 
 	"github.com/brig-run/brig"
 )
@@ -37,23 +38,42 @@ func (d *Door) mac(s string) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// token is what proves that a client may use a sandbox.
-func (d *Door) token(id string) string { return d.mac(id) }
+// token is what proves that a client may use a sandbox: it was told so when it
+// showed a key.
+func (d *Door) token(id, key string) string { return d.bound(id, key) }
 
 // trafficToken is what proves that a client may reach the ports of a sandbox
 // that is closed to the public.
-func (d *Door) trafficToken(id string) string { return d.mac("sandbox-traffic-" + id) }
+func (d *Door) trafficToken(id, key string) string { return d.bound("sandbox-traffic-"+id, key) }
+
+// bound is a token that is good for as long as the key is whose id it begins
+// with. Where keys have no ids it is the sandbox's alone.
+func (d *Door) bound(s, key string) string {
+	if key == "" {
+		return d.mac(s)
+	}
+	return key + "." + d.mac(s+"."+key)
+}
+
+// keyOfToken is the id of the key to which a token is bound.
+func keyOfToken(token string) string {
+	key, _, ok := strings.Cut(token, ".")
+	if !ok {
+		return ""
+	}
+	return key
+}
 
 // equal compares secrets in constant time.
 func equal(got, want string) bool { return hmac.Equal([]byte(got), []byte(want)) }
 
-func (d *Door) access(s *brig.Sandbox) SandboxAccess {
+func (d *Door) access(s *brig.Sandbox, key string) SandboxAccess {
 	env := maps.Clone(s.Spec.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	env[envID] = string(s.ID)
-	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID)), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
+	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID), key), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
 }
 
 // isSigned reports whether r is for a signed URL that names no sandbox.
@@ -94,9 +114,11 @@ func (d *Door) signed(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > mostSigned || r.Context().Err() != nil {
 			break
 		}
-		if equal(got, want(d.token(id))) {
-			d.inside(w, r, target{id: id, port: portEnvd})
-			return
+		for _, key := range d.mayHaveSigned(r.Context(), id) {
+			if equal(got, want(d.token(id, key))) {
+				d.inside(w, r, target{id: id, port: portEnvd})
+				return
+			}
 		}
 	}
 	d.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))

@@ -36,6 +36,18 @@ func JSON(v any) any {
 		return fromTemplates(v)
 	case []brig.PoolShelf:
 		return fromPool(v)
+	case *brig.NewKey:
+		return fromNewKey(v)
+	case []*brig.Key:
+		return fromKeys(v)
+	case *brig.NewGrant:
+		return wire.FromGrant(v)
+	case *brig.Tenant:
+		return wire.FromTenant(v)
+	case []*brig.Tenant:
+		return fromTenants(v)
+	case []brig.UsageLine:
+		return wire.FromUsage(v)
 	case *brig.Image:
 		return fromImage(v)
 	case []*brig.Image:

@@ -44,7 +44,7 @@ func document(routes []route, o Options) ([]byte, error) {
 		},
 		Security: []map[string][]string{{"key": {}}},
 	}
-	strict := []string{"Limits", "File", "Input", "Terminal"}
+	strict := []string{"Limits", "File", "Input", "Terminal", "Quota", "Ceilings"}
 	for _, rt := range routes {
 		doc.AddOperation(d.operation(rt))
 		if rt.in != nil {

@@ -58,7 +58,7 @@ func New(o Options) http.Handler {
 	if err != nil {
 		o.Log.Warn("HTTP is not measured", "error", err)
 	}
-	o.Keys = &door.RecentKeys{Keys: o.Keys}
+	o.Keys = door.NewKeyring(o.Keys)
 	a := &api{Options: o}
 	if a.openapi, err = document(a.routes(), o); err != nil {
 		o.Log.Warn("there is no /openapi.json", "error", err)

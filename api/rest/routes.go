@@ -38,7 +38,7 @@ func (a *api) routes() []route {
 	}
 	output := []string{wire.EventStarted, wire.EventStdout, wire.EventStderr, wire.EventDescriptor3, wire.EventPing}
 	progress := []string{wire.EventProgress, wire.EventPing}
-	return []route{
+	return append(a.tenancyRoutes(), []route{
 		{id: "run", method: post, pattern: "/v1/run", tag: "run", summary: "Run a program in a sandbox of its own",
 			handle: a.run, in: wire.RunRequest{}, out: wire.RunAnswer{}, events: output},
 		{id: "get-run", method: get, pattern: "/v1/runs/{name}", tag: "run", summary: "Get the outcome of a run that has finished",
@@ -174,5 +174,5 @@ func (a *api) routes() []route {
 			handle: a.serveOpenAPI, open: true, out: map[string]any{}},
 		{id: "metrics", method: get, pattern: "/metrics", tag: "server", summary: "Metrics for Prometheus",
 			handle: a.metrics, text: true},
-	}
+	}...)
 }

@@ -50,6 +50,9 @@ func (a *api) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values)
 }
 
 func (a *api) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	if brig.ActorFrom(r.Context()).Role < brig.Operator {
+		return brig.Errorf(brig.PermissionDenied, "metrics are of all tenants, and for operators").WithHint("use an operator's key")
+	}
 	promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelError),
 	}).ServeHTTP(w, r)

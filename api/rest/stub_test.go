@@ -30,7 +30,7 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	if hash != sha256.Sum256([]byte(key)) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
 	}
-	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin}, nil
+	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator}, nil
 }
 
 // stub is a scripted brig.Service: canned answers, and what a command's first

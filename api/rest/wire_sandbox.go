@@ -99,7 +99,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 
 func fromSandbox(s *brig.Sandbox) wire.Sandbox {
 	out := wire.Sandbox{
-		ID: string(s.ID), Tenant: s.Tenant, State: string(s.State), Spec: fromSpec(s.Spec), Digest: s.Digest,
+		ID: string(s.ID), ScopedID: s.ScopedID(), Tenant: s.Tenant, State: string(s.State), Spec: fromSpec(s.Spec), Digest: s.Digest,
 		Provider: s.Provider, Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: string(s.Pool),
 	}
 	if e := s.Exit; e != nil {

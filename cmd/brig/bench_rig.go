@@ -47,7 +47,7 @@ func pooled(n int) engine.PoolOptions {
 
 // newRig starts a server. What is returned must be closed.
 func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions) (_ *rig, err error) {
-	g := &rig{workbench: w, ctx: brig.WithActor(ctx, brig.Actor{Name: "bench", Tenant: tenant, Role: brig.Admin})}
+	g := &rig{workbench: w, ctx: brig.WithActor(ctx, brig.Actor{Name: "bench", Tenant: tenant, Role: brig.Operator})}
 	for _, kind := range pool.Warm {
 		g.warm += kind.Count
 	}

@@ -96,6 +96,12 @@ type config struct {
 	} `yaml:"audit"`
 	// Region is where this server is, for its log.
 	Region string `yaml:"region"`
+	// Quota is that of tenants that are made without one.
+	Quota struct {
+		Sandboxes  int     `yaml:"sandboxes"`
+		Executions int     `yaml:"executions"`
+		Rate       float64 `yaml:"rate"`
+	} `yaml:"quota"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
@@ -146,6 +152,15 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: w.Count})
 	}
 	return o, nil
+}
+
+// quota is that of new tenants.
+func (c *config) quota() brig.Quota {
+	q := brig.DefaultQuota()
+	pick(&q.Sandboxes, c.Quota.Sandboxes)
+	pick(&q.Executions, c.Quota.Executions)
+	pick(&q.Rate, c.Quota.Rate)
+	return q
 }
 
 // images are the options of the image store.
@@ -275,6 +290,10 @@ func (c *config) check() error {
 	}
 	if c.Audit.Keep < 0 {
 		return brig.Errorf(brig.InvalidConfig, "audit.keep is negative").WithHint("give a duration, or leave it out to keep everything")
+	}
+	if err := c.quota().Check(); err != nil {
+		told := brig.AsError(err)
+		return brig.Errorf(brig.InvalidConfig, "%s: %s", told.Field, told.Message).WithHint("%s", told.Hint)
 	}
 	_, err := c.pool()
 	return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -60,15 +59,19 @@ func openDoors(ctx context.Context, dir string, cfg *config, e *engine.Engine, s
 		return nil, err
 	}
 	used := &meter{engine: e}
+	// One ring for both: what one door has seen of a key, or of an address,
+	// the other knows.
+	ring := door.NewKeyring(e)
 	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox})
 	return &doors{
 		close: data.Close,
 		native: rest.New(rest.Options{
-			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Version: version(), Bounds: cfg.bounds(),
+			Registry: registry, Service: e, Keys: ring, Log: log, Hosts: hosts, Version: version(), Bounds: cfg.bounds(),
 			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 		}),
 		e2b: e2b.New(e2b.Options{
-			Registry: registry, Service: e, Keys: store, Log: log, Hosts: hosts, Bounds: cfg.bounds(),
+			Registry: registry, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store),
+			Log: log, Hosts: hosts, Bounds: cfg.bounds(),
 			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Templates: templates, Seed: seed, Live: e.Live, Metrics: used.control,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
@@ -89,10 +92,18 @@ func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte,
 	if err != nil {
 		return nil, err
 	}
-	return []byte(text), store.PutKey(ctx, brig.Key{
-		Hash:  sha256.Sum256([]byte(key)),
-		Actor: brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member},
-	})
+	return []byte(text), putFileKey(ctx, store, key, brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member}, brig.E2BKey)
+}
+
+// keysOf lists the ids of a tenant's keys.
+func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
+	return func(ctx context.Context, tenant string) (ids []string, err error) {
+		list, err := store.ListKeys(ctx, tenant)
+		for _, k := range list {
+			ids = append(ids, k.ID)
+		}
+		return ids, err
+	}
 }
 
 // randomHex returns n random bytes as text.

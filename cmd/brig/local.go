@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// tenant is the one tenant of a data folder, until there are more.
+// tenant is the one that every data folder has: the operator's own.
 const tenant = "default"
 
 // parts are what an engine on this machine is made of.
@@ -85,7 +85,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Admin})
+	ctx = brig.WithActor(ctx, brig.Actor{Name: "local", Tenant: tenant, Role: brig.Operator})
 	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
 	out, err := cfg.Egress.options()
 	if err != nil {
@@ -102,6 +102,9 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	}
 	if ephemeral {
 		o.Store = mem.New()
+		if err := founded(ctx, o.Store); err != nil {
+			return nil, nil, nil, err
+		}
 		e := engine.New(ctx, o)
 		return e, ctx, func() { e.Close(); compiler.Close() }, nil
 	}
@@ -115,7 +118,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	o.Store = store
-	if err := cfg.vault(ctx, dir, &o); err != nil {
+	if err := errors.Join(founded(ctx, store), cfg.vault(ctx, dir, &o)); err != nil {
 		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
 	}
 	e := engine.New(ctx, o)

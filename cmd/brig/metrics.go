@@ -35,7 +35,7 @@ func (poolMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m poolMetrics) Collect(ch chan<- prometheus.Metric) {
-	ctx := brig.WithActor(context.Background(), brig.Actor{Name: "metrics", Role: brig.Admin})
+	ctx := brig.WithActor(context.Background(), brig.Actor{Name: "metrics", Tenant: tenant, Role: brig.Operator})
 	shelves, err := m.svc.Pool(ctx)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(poolDescs["size"], err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,7 +83,8 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 		return err
 	}
 	defer store.Close()
-	if err := adminKey(ctx, dir, store); err != nil {
+	grants, err := foundations(ctx, dir, store)
+	if err != nil {
 		return err
 	}
 	p, err := openWith(dir, log, cfg.images())
@@ -111,6 +111,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 		Store: store, Provider: p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
 		Egress:    out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
+		Quota: cfg.quota(), GrantSeed: grants,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	}
 	if err := cfg.screen(ctx, &o); err != nil {
@@ -186,6 +187,7 @@ func hosts(cfg *config, ln net.Listener) []string {
 }
 
 // adminKey makes sure that there is a key for the operator of this machine.
+// Revoking it does not last: who can read the file is the operator.
 func adminKey(ctx context.Context, dir string, store brig.Store) error {
 	key, err := secretFile(filepath.Join(dir, keyFile), "the admin key", func() string {
 		return "brig_" + strings.ToLower(rand.Text()+rand.Text())
@@ -193,8 +195,5 @@ func adminKey(ctx context.Context, dir string, store brig.Store) error {
 	if err != nil {
 		return err
 	}
-	return store.PutKey(ctx, brig.Key{
-		Hash:  sha256.Sum256([]byte(key)),
-		Actor: brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Admin},
-	})
+	return putFileKey(ctx, store, key, brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Operator}, brig.NativeKey)
 }

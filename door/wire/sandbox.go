@@ -41,9 +41,10 @@ type Spec struct {
 
 // Sandbox is what the world may know of one sandbox.
 type Sandbox struct {
-	ID     string `json:"id"`
-	Tenant string `json:"tenant"`
-	State  string `json:"state"`
+	ID       string `json:"id"`
+	ScopedID string `json:"scoped_id" doc:"{tenant}:{name}:{id}, which can be used wherever a name can"`
+	Tenant   string `json:"tenant"`
+	State    string `json:"state"`
 	Spec
 	Digest   string    `json:"digest" doc:"what image meant at creation"`
 	Provider string    `json:"provider"`

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/store/contract"
 )
 
 // Store implements brig.Store. Its zero value is not usable; call New.
@@ -26,7 +25,9 @@ type Store struct {
 	names   map[name]brig.ID
 	execs   map[brig.ID]map[string]*brig.Execution
 	runs    map[name]run
-	keys    map[[32]byte]brig.Actor
+	keys    map[[32]byte]*brig.Key
+	tenants map[string]*brig.Tenant
+	usage   map[line]brig.Spent
 	events  []brig.Event // oldest first
 	chains  map[string]*chain
 	secrets map[name]*brig.SealedSecret
@@ -51,9 +52,11 @@ func New() *Store {
 		names:   map[name]brig.ID{},
 		execs:   map[brig.ID]map[string]*brig.Execution{},
 		runs:    map[name]run{},
-		keys:    map[[32]byte]brig.Actor{},
 		chains:  map[string]*chain{},
 		secrets: map[name]*brig.SealedSecret{},
+		keys:    map[[32]byte]*brig.Key{},
+		tenants: map[string]*brig.Tenant{},
+		usage:   map[line]brig.Spent{},
 	}
 }
 
@@ -81,29 +84,6 @@ func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
 	defer s.mu.Unlock()
 	s.note(events)
 	return nil
-}
-
-// PutKey implements brig.Store.
-func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	s.keys[k.Hash] = k.Actor
-	return nil
-}
-
-// KeyActor implements brig.Store.
-func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
-	if err := s.enter(ctx); err != nil {
-		return brig.Actor{}, err
-	}
-	defer s.mu.Unlock()
-	a, ok := s.keys[hash]
-	if !ok {
-		return brig.Actor{}, contract.UnknownKey()
-	}
-	return a, nil
 }
 
 // newest orders by time, then by id, the newest and greatest first.

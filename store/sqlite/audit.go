@@ -2,11 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/store/contract"
 )
 
 // Append implements brig.Store.
@@ -40,24 +37,4 @@ func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
 		out = append(out, e)
 	}
 	return out, wrap(rows.Err(), "read events")
-}
-
-// PutKey implements brig.Store.
-func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
-	err := s.write(ctx, nil, func(t *tx) error {
-		_, err := t.exec(putKey,
-			k.Hash[:], k.Actor.Name, k.Actor.Tenant, int(k.Actor.Role))
-		return err
-	})
-	return wrap(err, "put key of %s", k.Actor.Name)
-}
-
-// KeyActor implements brig.Store.
-func (s *Store) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
-	var a brig.Actor
-	err := s.owner.QueryRowContext(ctx, hash[:]).Scan(&a.Name, &a.Tenant, &a.Role)
-	if errors.Is(err, sql.ErrNoRows) {
-		return brig.Actor{}, contract.UnknownKey()
-	}
-	return a, wrap(err, "find key")
 }

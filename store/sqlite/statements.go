@@ -48,17 +48,14 @@ const (
 		on conflict (tenant, name) do update set
 			version = excluded.version, doc = excluded.doc, key = excluded.key, sealed = excluded.sealed`
 	deleteSecret = `delete from secrets where tenant = $1 and name = $2`
-	putKey       = `
-		insert into keys (hash, actor, tenant, role) values ($1, $2, $3, $4)
-		on conflict (hash) do update set
-			actor = excluded.actor, tenant = excluded.tenant, role = excluded.role`
 )
 
 // statements lists them all, for prepare.
 var statements = []string{
-	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent, putKey,
+	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent,
 	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
 	selectVersion, putSecret, deleteSecret,
+	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
 
 // The reads of every call.
@@ -66,12 +63,12 @@ const (
 	selectSandbox = `
 		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
 		order by id = $2 desc limit 1`
-	selectOwner = `select actor, tenant, role from keys where hash = $1`
+	selectKey = `select hash, used_ns, doc from keys where hash = $1`
 )
 
 func (s *Store) prepareReads(ctx context.Context) (err error) {
 	if s.find, err = s.readers.PrepareContext(ctx, selectSandbox); err == nil {
-		s.owner, err = s.readers.PrepareContext(ctx, selectOwner)
+		s.owner, err = s.readers.PrepareContext(ctx, selectKey)
 	}
 	return err
 }

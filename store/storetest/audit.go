@@ -8,32 +8,6 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func testKeys(t *testing.T, s brig.Store) {
-	ctx := t.Context()
-	hash := func(i byte) [32]byte { return [32]byte{0, i, 31: 0xff} }
-	_, err := s.KeyActor(ctx, hash(1))
-	e := kind(t, err, brig.Unauthenticated)
-	ann := brig.Actor{Name: "ann", Tenant: "t", Role: brig.Admin}
-	bob := brig.Actor{Name: "bob", Tenant: "u", Role: brig.Viewer}
-	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(1), Actor: ann}))
-	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(2), Actor: ann})) // several keys of one actor
-	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(3), Actor: bob}))
-	for i, want := range []brig.Actor{ann, ann, bob} {
-		got, err := s.KeyActor(ctx, hash(byte(i+1)))
-		ok(t, err)
-		same(t, fmt.Sprint("key ", i+1), got, want)
-	}
-	ok(t, s.PutKey(ctx, brig.Key{Hash: hash(1), Actor: bob})) // replaces
-	got, err := s.KeyActor(ctx, hash(1))
-	ok(t, err)
-	same(t, "a replaced key", got, bob)
-	a, err := s.KeyActor(ctx, hash(4))
-	same(t, "an unknown key's error", kind(t, err, brig.Unauthenticated), e)
-	same(t, "an unknown key's actor", a, brig.Actor{})
-	_, err = s.KeyActor(ctx, [32]byte{})
-	kind(t, err, brig.Unauthenticated)
-}
-
 func testEvents(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	none, err := s.Events(ctx, 10)
@@ -98,22 +72,32 @@ func testCanceled(t *testing.T, s brig.Store) {
 	r.State = brig.Ended
 	x := execution(r.ID, "x", 1)
 	for name, f := range map[string]func() error{
-		"Put":       func() error { return s.Put(end, r) },
-		"Get":       func() error { _, err := s.Get(end, "t", "a"); return err },
-		"List":      func() error { _, _, err := s.List(end, "t", brig.ListOptions{}); return err },
-		"All":       func() error { return s.All(end, func(*brig.Record) error { return nil }) },
-		"Delete":    func() error { return s.Delete(end, r.ID) },
-		"PutExec":   func() error { return s.PutExec(end, x) },
-		"GetExec":   func() error { _, err := s.GetExec(end, r.ID, "x"); return err },
-		"ListExecs": func() error { _, err := s.ListExecs(end, r.ID); return err },
-		"PutRun":    func() error { return s.PutRun(end, "t", &brig.Outcome{Sandbox: "r"}) },
-		"GetRun":    func() error { _, err := s.GetRun(end, "t", "r"); return err },
-		"PruneRuns": func() error { return s.PruneRuns(end, birth) },
-		"PutKey":    func() error { return s.PutKey(end, brig.Key{}) },
-		"KeyActor":  func() error { _, err := s.KeyActor(end, [32]byte{}); return err },
-		"Append":    func() error { return s.Append(end, event("e")) },
-		"Events":    func() error { _, err := s.Events(end, 1); return err },
-
+		"Put":          func() error { return s.Put(end, r) },
+		"Get":          func() error { _, err := s.Get(end, "t", "a"); return err },
+		"List":         func() error { _, _, err := s.List(end, "t", brig.ListOptions{}); return err },
+		"All":          func() error { return s.All(end, func(*brig.Record) error { return nil }) },
+		"Delete":       func() error { return s.Delete(end, r.ID) },
+		"PutExec":      func() error { return s.PutExec(end, x) },
+		"GetExec":      func() error { _, err := s.GetExec(end, r.ID, "x"); return err },
+		"ListExecs":    func() error { _, err := s.ListExecs(end, r.ID); return err },
+		"PutRun":       func() error { return s.PutRun(end, "t", &brig.Outcome{Sandbox: "r"}) },
+		"GetRun":       func() error { _, err := s.GetRun(end, "t", "r"); return err },
+		"PruneRuns":    func() error { return s.PruneRuns(end, birth) },
+		"PutKey":       func() error { return s.PutKey(end, brig.Key{}) },
+		"FindKey":      func() error { _, err := s.FindKey(end, [32]byte{}); return err },
+		"GetKey":       func() error { _, err := s.GetKey(end, "k"); return err },
+		"ListKeys":     func() error { _, err := s.ListKeys(end, "t"); return err },
+		"DeleteKey":    func() error { return s.DeleteKey(end, "k") },
+		"TouchKeys":    func() error { return s.TouchKeys(end, map[string]time.Time{"k": birth}) },
+		"PutTenant":    func() error { return s.PutTenant(end, &brig.Tenant{Name: "t"}) },
+		"GetTenant":    func() error { _, err := s.GetTenant(end, "t"); return err },
+		"Tenants":      func() error { _, err := s.Tenants(end); return err },
+		"DeleteTenant": func() error { return s.DeleteTenant(end, "t") },
+		"AddUsage":     func() error { return s.AddUsage(end, []brig.UsageLine{{Tenant: "t"}}) },
+		"Usage":        func() error { _, err := s.Usage(end, "t", "a", "z"); return err },
+		"PruneUsage":   func() error { return s.PruneUsage(end, "z") },
+		"Append":       func() error { return s.Append(end, event("e")) },
+		"Events":       func() error { _, err := s.Events(end, 1); return err },
 		"Audit":        func() error { _, err := s.Audit(end, "t", brig.AuditQuery{}); return err },
 		"AuditHeads":   func() error { _, err := s.AuditHeads(end); return err },
 		"PruneAudit":   func() error { return s.PruneAudit(end, birth) },

@@ -2,6 +2,7 @@ package door_test
 
 import (
 	"context"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +24,21 @@ func (r *revocable) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "ann"}, nil
 }
 
+// shown shows a key to a ring.
+type shown struct{ ring *door.Keyring }
+
+func (s shown) KeyActor(ctx context.Context, key [32]byte) (brig.Actor, error) {
+	p, err := s.ring.Show(httptest.NewRequestWithContext(ctx, "GET", "/", nil), string(key[:]))
+	return p.Actor, err
+}
+
 // A key is looked up once a second, and one that is taken back works for no
 // longer than that.
 func TestRecentKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &revocable{}
-		k := &door.RecentKeys{Keys: r}
+		ring := door.NewKeyring(r)
+		k := shown{ring}
 		for range 10 {
 			if a, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil || a.Name != "ann" {
 				t.Fatal(a, err)

@@ -1,0 +1,124 @@
+package brig
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// KeyKind is the form that a key has.
+type KeyKind string
+
+// The forms of keys.
+const (
+	NativeKey KeyKind = "brig" // brig_ and 256 random bits
+	E2BKey    KeyKind = "e2b"  // e2b_ and 40 hexadecimal digits, on which E2B's clients insist
+)
+
+// Key proves who an actor is. Only its hash is stored.
+type Key struct {
+	ID   string   // names it for ever; no secret
+	Hash [32]byte // SHA-256 of the key
+	Kind KeyKind
+	// Prefix is how the key begins, so that people know it again.
+	Prefix string
+	// Actor is whom it proves. Its Key is the ID, its Expires the key's.
+	Actor   Actor
+	Created time.Time
+	// Used is when it was last used, within a minute; zero for never.
+	Used time.Time
+}
+
+// KeySpec asks for a key.
+type KeySpec struct {
+	Name string // whose it is, or what for
+	// Tenant is whose key it is. Default the caller's.
+	Tenant string
+	Role   Role
+	// Scopes narrow what it may be used for; empty is all that the role may.
+	Scopes []string
+	// TTL is how long it is good for; zero is until it is revoked.
+	TTL  time.Duration
+	Kind KeyKind // default NativeKey
+}
+
+// NewKey is a key that was just made: nobody is ever told Secret again.
+type NewKey struct {
+	Key
+	Secret string
+}
+
+// GrantSpec asks for a grant: a part of the caller's own rights, to be handed
+// on. A zero field is as much as the caller has.
+type GrantSpec struct {
+	Role   Role
+	Scopes []string
+	// Sandboxes are the only ones, by name, that it is good for.
+	Sandboxes []string
+	// TTL is how long it is good for. Default an hour, at most a day.
+	TTL time.Duration
+}
+
+// NewGrant is a grant, and what it lets its bearer do. It ends at the latest
+// with the key from which it came.
+type NewGrant struct {
+	Actor  Actor
+	Secret string
+}
+
+// GrantPrefix begins every grant.
+const GrantPrefix = "brig_grant_"
+
+// CheckScopes refuses scopes that are the beginning of no operation's name.
+func CheckScopes(scopes []string) error {
+	if len(scopes) > maxScopes {
+		return InvalidField("scopes", "%d scopes are too many", len(scopes)).WithHint("give at most %d", maxScopes)
+	}
+	for _, s := range scopes {
+		if s == "" || !slices.ContainsFunc(Ops, func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
+			return InvalidField("scopes", "%q is the beginning of no operation's name", clip(s)).
+				WithHint(`for example "sandbox.", "file.read" or "run"`)
+		}
+	}
+	return nil
+}
+
+// maxScopes bounds the scopes of a key, and the sandboxes of a grant.
+const maxScopes = 64
+
+// clip shortens what a caller sent for a message.
+func clip(s string) string {
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// InScope reports whether scopes contain an operation. None contain all.
+func InScope(scopes []string, op string) bool {
+	return len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(op, s) })
+}
+
+// Covers reports whether whoever has the rights of a may hand on those of b:
+// nothing that b may do is beyond a. Tenants and names do not matter.
+func (a Actor) Covers(b Actor) bool {
+	switch {
+	case b.Role > a.Role:
+		return false
+	case !a.Expires.IsZero() && (b.Expires.IsZero() || b.Expires.After(a.Expires)):
+		return false
+	case len(a.Scopes) > 0 && len(b.Scopes) == 0, len(a.Sandboxes) > 0 && len(b.Sandboxes) == 0:
+		return false
+	}
+	for _, s := range b.Scopes {
+		if !InScope(a.Scopes, s) {
+			return false
+		}
+	}
+	for _, s := range b.Sandboxes {
+		if len(a.Sandboxes) > 0 && !slices.Contains(a.Sandboxes, s) {
+			return false
+		}
+	}
+	return true
+}

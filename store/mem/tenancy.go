@@ -1,0 +1,196 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
+)
+
+// line names a line of usage.
+type line struct{ tenant, day, label, value string }
+
+// PutKey implements brig.Store.
+func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.keys[k.Hash] = cloneKey(&k)
+	return nil
+}
+
+// FindKey implements brig.Store.
+func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	k, ok := s.keys[hash]
+	if !ok {
+		return nil, contract.UnknownKey()
+	}
+	return cloneKey(k), nil
+}
+
+// GetKey implements brig.Store.
+func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	for _, k := range s.keys {
+		if k.ID == id {
+			return cloneKey(k), nil
+		}
+	}
+	return nil, contract.NoKey(id)
+}
+
+// ListKeys implements brig.Store.
+func (s *Store) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var out []*brig.Key
+	for _, k := range s.keys {
+		if tenant == brig.AllTenants || k.Actor.Tenant == tenant {
+			out = append(out, cloneKey(k))
+		}
+	}
+	slices.SortFunc(out, func(a, b *brig.Key) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return out, nil
+}
+
+// DeleteKey implements brig.Store.
+func (s *Store) DeleteKey(ctx context.Context, id string) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.keys, func(_ [32]byte, k *brig.Key) bool { return k.ID == id })
+	return nil
+}
+
+// TouchKeys implements brig.Store.
+func (s *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	for _, k := range s.keys {
+		if at, ok := used[k.ID]; ok {
+			k.Used = at.UTC()
+		}
+	}
+	return nil
+}
+
+// PutTenant implements brig.Store.
+func (s *Store) PutTenant(ctx context.Context, t *brig.Tenant) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.tenants[t.Name] = cloneTenant(t)
+	return nil
+}
+
+// GetTenant implements brig.Store.
+func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	t, ok := s.tenants[name]
+	if !ok {
+		return nil, contract.NoTenant(name)
+	}
+	return cloneTenant(t), nil
+}
+
+// Tenants implements brig.Store.
+func (s *Store) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var out []*brig.Tenant
+	for _, name := range slices.Sorted(maps.Keys(s.tenants)) {
+		out = append(out, cloneTenant(s.tenants[name]))
+	}
+	return out, nil
+}
+
+// DeleteTenant implements brig.Store.
+func (s *Store) DeleteTenant(ctx context.Context, tenant string) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	delete(s.tenants, tenant)
+	maps.DeleteFunc(s.keys, func(_ [32]byte, k *brig.Key) bool { return k.Actor.Tenant == tenant })
+	maps.DeleteFunc(s.runs, func(n name, _ run) bool { return n.tenant == tenant })
+	maps.DeleteFunc(s.secrets, func(n name, _ *brig.SealedSecret) bool { return n.tenant == tenant })
+	maps.DeleteFunc(s.usage, func(l line, _ brig.Spent) bool { return l.tenant == tenant })
+	return nil
+}
+
+// AddUsage implements brig.Store.
+func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	for _, l := range lines {
+		k := line{l.Tenant, l.Day, l.Label, l.Value}
+		s.usage[k] = s.usage[k].Add(l.Spent)
+	}
+	return nil
+}
+
+// Usage implements brig.Store.
+func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var out []brig.UsageLine
+	for k, spent := range s.usage {
+		if (tenant == brig.AllTenants || k.tenant == tenant) && from <= k.day && k.day <= to {
+			out = append(out, brig.UsageLine{Tenant: k.tenant, Day: k.day, Label: k.label, Value: k.value, Spent: spent})
+		}
+	}
+	slices.SortFunc(out, func(a, b brig.UsageLine) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Value, b.Value))
+	})
+	return out, nil
+}
+
+// PruneUsage implements brig.Store.
+func (s *Store) PruneUsage(ctx context.Context, before string) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.usage, func(l line, _ brig.Spent) bool { return l.day < before })
+	return nil
+}
+
+func cloneKey(k *brig.Key) *brig.Key {
+	out := *k
+	out.Created, out.Used, out.Actor.Expires = k.Created.UTC(), k.Used.UTC(), k.Actor.Expires.UTC()
+	out.Actor.Scopes, out.Actor.Sandboxes = slices.Clone(k.Actor.Scopes), slices.Clone(k.Actor.Sandboxes)
+	return &out
+}
+
+func cloneTenant(t *brig.Tenant) *brig.Tenant {
+	out := *t
+	out.Created, out.Ceilings.Images = t.Created.UTC(), slices.Clone(t.Ceilings.Images)
+	return &out
+}
