@@ -59,13 +59,16 @@ func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, con
 	if err != nil {
 		b.Fatal(err)
 	}
+	if err := store.PutTenant(b.Context(), &brig.Tenant{Name: "bench"}); err != nil {
+		b.Fatal(err)
+	}
 	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if pool.Memory > 0 {
 		if err := e.Recover(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
-	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "bench", Tenant: "bench", Role: brig.Admin})
+	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "bench", Tenant: "bench", Role: brig.Operator})
 	b.Cleanup(func() {
 		e.Close()
 		if _, err := p.Sweep(context.WithoutCancel(ctx), nil); err != nil {

@@ -84,7 +84,7 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 }
 
 // newEngine returns an engine on real gVisor, and a context that acts as an
-// admin of the tenant "acme".
+// operator of the tenant "acme".
 func newEngine(t testing.TB, disabled ...string) (*engine.Engine, context.Context) {
 	t.Helper()
 	return engineWith(t, engine.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, disabled...)
@@ -99,10 +99,15 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"acme", "rival", "other", "tenant-0", "tenant-1", "tenant-2", "tenant-3", "tenant-4"} {
+		if err := store.PutTenant(t.Context(), &brig.Tenant{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
 	o.Keys, o.Seed = keyring(t), []byte("seed")
 	e := engine.New(t.Context(), o)
-	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin})
+	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 	t.Cleanup(func() {
 		e.Close()
 		ctx := context.WithoutCancel(ctx)

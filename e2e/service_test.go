@@ -28,10 +28,16 @@ const (
 // addKeys lets the two tenants in.
 func addKeys(t *testing.T, store brig.Store) {
 	t.Helper()
+	for _, tenant := range []string{"acme", "rival"} {
+		if err := store.PutTenant(t.Context(), &brig.Tenant{Name: tenant}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for key, tenant := range map[string]string{keyOfAcme: "acme", keyOfRival: "rival"} {
 		err := store.PutKey(t.Context(), brig.Key{
 			Hash:  sha256.Sum256([]byte(key)),
-			Actor: brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Admin},
+			ID:    "k" + tenant,
+			Actor: brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Operator, Key: "k" + tenant},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +85,7 @@ func TestServiceThroughDoor(t *testing.T) {
 		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 	})
 	defer e.Close()
-	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: store, Bounds: brig.DefaultBounds(), Log: quiet}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
 	defer srv.Close()
 	servicetest.Run(t, throughDoor(t, srv.URL))
 }
@@ -89,7 +95,7 @@ func TestServiceOnGVisor(t *testing.T) {
 	e, _ := newEngine(t)
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
-			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Admin})
+			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator})
 		}
 	}
 	servicetest.Run(t, servicetest.Harness{Service: e, Context: tenant("acme"), OtherContext: tenant("rival"), Real: true})

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -37,8 +36,6 @@ func (a *api) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) err
 		return brig.Errorf(brig.Unimplemented, "this connection cannot be turned into another").Because(err)
 	}
 	defer conn.Close()
-	// The connection is nobody else's now, so nobody else ends it.
-	defer context.AfterFunc(r.Context(), func() { conn.Close(); inside.Close() })()
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n%s: %s\r\n\r\n"
 	_, err = fmt.Fprintf(conn, answer, door.RequestID, w.Header().Get(door.RequestID))
 	if err == nil { // otherwise the client has gone, and nobody is there to be told

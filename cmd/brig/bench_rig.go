@@ -71,6 +71,9 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions) (_ *rig
 		return nil, err
 	}
 	g.undo = append(g.undo, func() { _ = g.store.Close() })
+	if err := founded(ctx, g.store); err != nil {
+		return nil, err
+	}
 	g.engine = engine.New(ctx, engine.Options{
 		Capacity: engine.Capacity{Room: room}, Pool: pool,
 		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, Bounds: cfg.bounds(), Log: log,
