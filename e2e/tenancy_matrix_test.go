@@ -1,0 +1,386 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// asked is how one operation of the API is called: with a request that would
+// succeed, or fail for want of what it names, so that nothing but who is
+// calling refuses it.
+type asked struct {
+	op     string // that of the Service; empty where none is called
+	body   string
+	query  string
+	kind   string // of the body; default JSON
+	theirs string // a query that names the other tenant, where the path names nothing
+}
+
+// operations is a row for each operation of docs/openapi.json.
+var operations = map[string]asked{
+	"run":     {op: "run", body: `{"command":["echo"]}`},
+	"get-run": {op: "run.get"},
+
+	"create-sandbox": {op: "sandbox.create", body: `{"labels":{"a":"b"}}`}, "list-sandboxes": {op: "sandbox.list"},
+	"get-sandbox": {op: "sandbox.get"}, "remove-sandbox": {op: "sandbox.remove"},
+	"exec": {op: "sandbox.exec", body: `{"command":["echo"]}`}, "list-execs": {op: "exec.list"}, "get-exec": {op: "exec.get"},
+	"stop-sandbox": {op: "sandbox.stop"}, "kill-sandbox": {op: "sandbox.kill"}, "extend-sandbox": {op: "sandbox.extend"},
+	"logs": {op: "sandbox.logs"},
+
+	"create-context": {op: "context.create"}, "list-contexts": {op: "context.list"}, "run-code": {op: "context.run", body: `{"code":"1"}`},
+	"interrupt-context": {op: "context.interrupt"}, "restart-context": {op: "context.restart"}, "remove-context": {op: "context.remove"},
+
+	"read-file": {op: "file.read", query: "path=/w/x"}, "write-file": {op: "file.write", query: "path=/w/x", body: "x", kind: "application/octet-stream"},
+	"list-files": {op: "file.list", query: "path=/w"}, "stat-file": {op: "file.stat", query: "path=/w/x"},
+	"make-directory": {op: "file.mkdir", body: `{"path":"/w/d"}`}, "move-file": {op: "file.move", body: `{"from":"/w/x","to":"/w/y"}`},
+	"remove-file": {op: "file.remove", query: "path=/w/x"}, "compose-file": {op: "file.compose", body: `{"source_paths":["/w/x"],"destination":"/w/y"}`},
+	"watch-files": {op: "file.watch", query: "path=/w"},
+
+	"start-process": {op: "process.start", body: `{"command":["echo"]}`}, "list-processes": {op: "process.list"},
+	"attach-process": {op: "process.attach"}, "process-input": {op: "process.input", body: "x", kind: "application/octet-stream"},
+	"close-process-input": {op: "process.close_input"}, "signal-process": {op: "process.signal", body: `{"signal":"SIGTERM"}`},
+	"resize-terminal": {op: "process.resize", body: `{"columns":80,"rows":24}`}, "dial-port": {op: "port.dial"},
+
+	"list-images": {op: "image.list"}, "get-image": {op: "image.get"}, "remove-image": {op: "image.remove"},
+	"import-image": {op: "image.import", query: "name=x", body: "x", kind: "application/x-tar"},
+	"build-image":  {op: "image.build", body: `{"name":"x","packages":["y"]}`}, "pull-image": {op: "image.pull", body: `{"ref":"x"}`},
+
+	"create-key": {op: "key.create", body: `{"name":"x","role":"viewer"}`}, "list-keys": {op: "key.list", theirs: "tenant=acme"},
+	"revoke-key": {op: "key.revoke"}, "create-grant": {op: "grant.create"},
+	"create-tenant": {op: "tenant.create", body: `{"name":"new"}`}, "list-tenants": {op: "tenant.list"}, "get-own-tenant": {op: "tenant.get"},
+	"get-tenant": {op: "tenant.get"}, "update-tenant": {op: "tenant.update", body: `{}`}, "remove-tenant": {op: "tenant.remove"},
+	"usage": {op: "usage.get", theirs: "tenant=acme"},
+
+	"pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // as much of all tenants
+	"version": {}, "healthz": {}, "readyz": {}, "openapi": {},
+}
+
+// matrix is a server with two tenants, and what one of them has.
+type matrix struct {
+	url   string
+	keys  map[string]string            // by identity
+	mine  map[string]map[string]string // for each operation or "", the path's parameters: what acme has
+	state func() string                // of what acme has
+	asked int                          // how often
+}
+
+const matrixKey = "brig_%s_0123456789012345678901234567890123456789"
+
+func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
+	t.Helper()
+	ctx := t.Context()
+	store, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	quiet := slog.New(slog.DiscardHandler)
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed")})
+	t.Cleanup(e.Close)
+	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
+	t.Cleanup(srv.Close)
+	m := &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}
+	for _, name := range []string{"acme", "rival"} {
+		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for who, a := range map[string]brig.Actor{
+		"owner": {Tenant: "acme", Role: brig.Operator}, "viewer": {Tenant: "acme", Role: brig.Viewer},
+		"scoped": {Tenant: "acme", Role: brig.Operator, Scopes: []string{"nothing."}}, "revoked": {Tenant: "acme", Role: brig.Operator},
+		"expired":      {Tenant: "acme", Role: brig.Operator, Expires: time.Now().Add(-time.Second)},
+		"other member": {Tenant: "rival", Role: brig.Member}, "other admin": {Tenant: "rival", Role: brig.Admin},
+	} {
+		secret := fmt.Sprintf(matrixKey, strings.ReplaceAll(who, " ", "_"))
+		m.keys[who], a.Name, a.Key = secret, who, "k-"+strings.ReplaceAll(who, " ", "-")
+		if err := store.PutKey(ctx, brig.Key{ID: a.Key, Hash: sha256.Sum256([]byte(secret)), Actor: a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.DeleteKey(ctx, "k-revoked"); err != nil {
+		t.Fatal(err)
+	}
+	m.furnish(t, e)
+	return m
+}
+
+// furnish gives acme one of everything that a path can name.
+func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator})
+	fatal := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	box, err := e.Create(ctx, brig.Spec{Name: "acmes-box", TTL: time.Hour})
+	fatal(err)
+	res, err := e.Exec(ctx, "acmes-box", brig.Command{Argv: []string{"echo", "acmes"}}, brig.IO{})
+	fatal(err)
+	_, err = e.Run(ctx, brig.Program{Name: "acmes-run", Command: []string{"echo"}}, brig.IO{})
+	fatal(err)
+	key, err := e.CreateKey(ctx, brig.KeySpec{Name: "acmes", Role: brig.Viewer})
+	fatal(err)
+	m.mine = map[string]map[string]string{
+		"":        {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
+		"get-run": {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID},
+		"get-tenant": {"name": "acme"}, "update-tenant": {"name": "acme"}, "remove-tenant": {"name": "acme"},
+	}
+	m.state = func() string {
+		s, err := e.Get(ctx, "acmes-box")
+		fatal(err)
+		keys, err := e.Keys(ctx, "acme")
+		fatal(err)
+		page, err := e.List(ctx, brig.ListOptions{})
+		fatal(err)
+		return fmt.Sprint(s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys))
+	}
+}
+
+// somewhere returns a client at an address of its own: of one alone so many
+// wrong keys are not even looked up.
+func (m *matrix) somewhere() *http.Client {
+	m.asked++
+	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(m.asked>>8), byte(m.asked))}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
+}
+
+// replied is what the server said.
+type replied struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// ask makes one request of an operation.
+func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map[string]string, query string) replied {
+	t.Helper()
+	for k, v := range params {
+		path = strings.ReplaceAll(path, "{"+k+"}", v)
+	}
+	if query = strings.Trim(a.query+"&"+query, "&"); query != "" {
+		path += "?" + query
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, m.url+path, strings.NewReader(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+		if a.kind != "" {
+			req.Header.Set("Content-Type", a.kind)
+		}
+	}
+	if a.op == brig.OpWatch.Name || a.op == brig.OpAttach.Name {
+		req.Header.Set("Accept", "application/x-ndjson")
+	}
+	if a.op == brig.OpDial.Name {
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "tcp")
+	}
+	if key := m.keys[who]; key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := m.somewhere().Do(req)
+	if err != nil {
+		t.Fatalf("%s %s as %s: %v", method, path, who, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s as %s: %v", method, path, who, err)
+	}
+	resp.Header.Del("X-Request-Id")
+	resp.Header.Del("Date")
+	return replied{resp.StatusCode, string(b), resp.Header}
+}
+
+// never returns params of the same form that name what never was.
+func never(params map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range params {
+		out[k] = strings.NewReplacer("acme", "acma").Replace(v)
+		if k == "id" && v != "default-python" {
+			out[k] = v[:len(v)-4] + "zzzz"
+		}
+	}
+	return out
+}
+
+// Every operation that the API has, by everybody who may not: 401 without a
+// good key, 403 without the role or the scope, and to another tenant the same
+// bytes as for what never was. Nothing of it changes anything.
+func TestTenancyMatrix(t *testing.T) {
+	m := newMatrix(t, func(s brig.Store) brig.Store { return s })
+	b, err := os.ReadFile("../docs/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Security    *[]any
+		}
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	roles := map[string]brig.Op{}
+	for _, op := range brig.Ops {
+		roles[op.Name] = op
+	}
+	before, checked := m.state(), 0
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
+		for method, o := range doc.Paths[path] {
+			a, ok := operations[o.OperationID]
+			if !ok {
+				t.Errorf("%s %s (%s) has no row in operations: say how it is called", method, path, o.OperationID)
+				continue
+			}
+			if o.Security != nil && len(*o.Security) == 0 {
+				continue // open to everybody, and says nothing of anybody
+			}
+			t.Run(o.OperationID, func(t *testing.T) {
+				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.mine[o.OperationID]}
+				if c.mine == nil {
+					c.mine = m.mine[""]
+				}
+				c.keyless()
+				c.weak()
+				c.foreign()
+				if after := m.state(); after != before {
+					t.Errorf("acme had %s and has %s", before, after)
+				}
+			})
+			checked++
+		}
+	}
+	if checked < len(operations)-3 {
+		t.Errorf("only %d of %d operations were checked", checked, len(operations))
+	}
+}
+
+// cell is one operation of the matrix.
+type cell struct {
+	m            *matrix
+	t            *testing.T
+	errorf       func(format string, args ...any)
+	method, path string
+	asked        asked
+	op           brig.Op
+	mine         map[string]string
+}
+
+func (c cell) as(who string, params map[string]string, query string) replied {
+	c.t.Helper()
+	return c.m.ask(c.t, who, c.method, c.path, c.asked, params, query)
+}
+
+// keyless: whoever shows no good key learns one thing, the same for all.
+func (c cell) keyless() {
+	first := c.as("bad", c.mine, "")
+	for _, who := range []string{"none", "bad", "revoked", "expired"} {
+		got := c.as(who, c.mine, "")
+		if got.status != http.StatusUnauthorized {
+			c.errorf("%s: %d %s", who, got.status, got.body)
+		}
+		if who != "none" && got.body != first.body {
+			c.errorf("%s is told %s, and a bad key %s", who, got.body, first.body)
+		}
+	}
+}
+
+// weak: a key without the role or the scope is told so, whatever it asks for.
+func (c cell) weak() {
+	if c.asked.op == "" {
+		return
+	}
+	if got := c.as("viewer", c.mine, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
+		c.errorf("viewer: %d %s", got.status, got.body)
+	} else if c.op.Role == brig.Viewer && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized) {
+		c.errorf("a viewer may, and is told %d %s", got.status, got.body)
+	}
+	if c.path == "/metrics" {
+		return // which the role alone decides
+	}
+	got, none := c.as("scoped", c.mine, ""), c.as("scoped", never(c.mine), "")
+	if got.status != http.StatusForbidden || got.body != none.body {
+		c.errorf("beyond its scope: %d %s, and for what never was %s", got.status, got.body, none.body)
+	}
+}
+
+// foreign: what another tenant has is what never was.
+func (c cell) foreign() {
+	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/")
+	if !names && c.asked.theirs == "" {
+		if got := c.as("other member", c.mine, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
+			c.errorf("another tenant is told %s", got.body)
+		}
+		return
+	}
+	missing := strings.ReplaceAll(c.asked.theirs, "acme", "acma")
+	for _, who := range []string{"other member", "other admin"} {
+		want := http.StatusNotFound
+		if role := map[string]brig.Role{"other member": brig.Member, "other admin": brig.Admin}[who]; role < c.op.Role {
+			want = http.StatusForbidden
+		}
+		got, none := c.as(who, c.mine, c.asked.theirs), c.as(who, never(c.mine), missing)
+		body := none.body
+		for k, v := range never(c.mine) {
+			body = strings.ReplaceAll(body, v, c.mine[k])
+		}
+		body = strings.ReplaceAll(body, "acma", "acme")
+		if got.status != want || none.status != want || got.body != body {
+			c.errorf("%s: %d %s, and for what never was %d %s; want %d", who, got.status, got.body, none.status, none.body, want)
+		}
+		if !maps.EqualFunc(got.header, none.header, slices.Equal) {
+			c.errorf("%s: headers %v, and for what never was %v", who, got.header, none.header)
+		}
+	}
+}
+
+// leaky is a store that finds sandboxes whosever they are.
+type leaky struct{ brig.Store }
+
+func (l leaky) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+	r, err := l.Store.Get(ctx, tenant, name)
+	if brig.KindOf(err) == brig.NotFound {
+		return l.Store.Get(ctx, "acme", name)
+	}
+	return r, err
+}
+
+// The matrix sees a server that tells one tenant of another's sandboxes.
+func TestTenancyMatrixSeesLeaks(t *testing.T) {
+	m := newMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
+	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
+		seen := 0
+		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.mine[""]}
+		if c.foreign(); seen == 0 {
+			t.Errorf("%s: nothing was seen of a server that leaks", id)
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// bounded makes the tenant acme one with a quota and ceilings.
+func bounded(t *testing.T, s brig.Store, q brig.Quota, c brig.Ceilings) {
+	t.Helper()
+	if err := s.PutTenant(t.Context(), &brig.Tenant{Name: "acme", Quota: q, Ceilings: c}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newBounded(t *testing.T, q brig.Quota, c brig.Ceilings) *house {
+	t.Helper()
+	h := newHouse(t, nil)
+	bounded(t, h.store, q, c) // nobody has asked for it yet
+	return h
+}
+
+// wantQuota fails the test unless err says that a quota is used up, and when
+// it may be otherwise.
+func wantQuota(t *testing.T, what string, err error, field string) {
+	t.Helper()
+	e := brig.AsError(err)
+	if e == nil || e.Kind != brig.RateLimited || e.Field != "quota."+field || e.Hint == "" || e.RetryAfter <= 0 {
+		t.Errorf("%s: %v, want quota.%s used up", what, err, field)
+	}
+}
+
+// Of two hundred that are created at once exactly as many succeed as the quota
+// says, however many fail on the way; what fails and what ends gives its place
+// back, and a new server counts the same.
+func TestSandboxQuotaIsExact(t *testing.T) {
+	h := newBounded(t, brig.Quota{Sandboxes: 10}, brig.Ceilings{})
+	ctx := as(t, brig.Member)
+	create := func(n int, spec brig.Spec) (made int) {
+		var wg sync.WaitGroup
+		var ok atomic.Int64
+		for range n {
+			wg.Go(func() {
+				_, err := h.Create(ctx, spec)
+				if err == nil {
+					ok.Add(1)
+				} else if k := brig.KindOf(err); k != brig.RateLimited && k != brig.CreationFailed {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return int(ok.Load())
+	}
+	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no")
+	if n := create(50, brig.Spec{}); n != 0 {
+		t.Fatalf("%d were made by a provider that makes none", n)
+	}
+	h.provider.CreateError = nil
+	if n := create(200, brig.Spec{}); n != 10 {
+		t.Errorf("%d of 200 succeed, the quota is 10", n)
+	}
+	_, err := h.Create(ctx, brig.Spec{})
+	wantQuota(t, "the 11th", err, "sandboxes")
+	_, err = h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})
+	wantQuota(t, "a one-shot beside ten", err, "sandboxes")
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member})
+	if _, err := h.Create(rival, brig.Spec{}); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	page, err := h.List(ctx, brig.ListOptions{})
+	if err != nil || len(page.Sandboxes) != 10 {
+		t.Fatal(page, err)
+	}
+	for i, end := range []func(string) error{
+		func(n string) error { return h.Remove(ctx, n) },
+		func(n string) error { _, err := h.Kill(ctx, n); return err },
+		func(n string) error { _, err := h.Stop(ctx, n, 0); return err },
+	} {
+		if err := end(page.Sandboxes[i].Spec.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := create(50, brig.Spec{}); n != 3 {
+		t.Errorf("three have ended, and %d more could be made", n)
+	}
+	h.Close()
+	h.Engine = engine.New(t.Context(), h.Options)
+	defer h.Close()
+	if err := h.Recover(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := create(20, brig.Spec{}); n != 0 {
+		t.Errorf("after a restart %d more could be made", n)
+	}
+	for i := range 2 {
+		if err := h.Remove(ctx, page.Sandboxes[5+i].Spec.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := create(20, brig.Spec{}); n != 2 {
+		t.Errorf("two were removed after a restart, and %d more could be made", n)
+	}
+}
+
+// As many executions go on at once as the quota says, of every kind; another
+// tenant's do not count.
+func TestExecutionQuota(t *testing.T) {
+	h := newBounded(t, brig.Quota{Executions: 3}, brig.Ceilings{})
+	ctx := as(t, brig.Member)
+	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan string, 1)
+	hold, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			_, _ = h.Exec(hold, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(id string) { begun <- id }})
+		})
+		<-begun
+	}
+	_, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"echo"}}, brig.IO{})
+	wantQuota(t, "Exec", err, "executions")
+	_, err = h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})
+	wantQuota(t, "Run", err, "executions")
+	_, err = h.RunCode(ctx, "box", brig.Code{Source: "1"}, nil)
+	wantQuota(t, "RunCode", err, "executions")
+	_, err = h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"echo"}}})
+	wantQuota(t, "Start", err, "executions")
+	stop()
+	wg.Wait()
+	if _, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"echo"}}, brig.IO{}); err != nil {
+		t.Errorf("after three have ended: %v", err)
+	}
+}
+
+// So many executions a day, exact under races, over a restart, and again the
+// next day.
+func TestExecutionsPerDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBounded(t, brig.Quota{ExecutionsPerDay: 7}, brig.Ceilings{})
+		ctx := as(t, brig.Member)
+		run := func(n int) (done int) {
+			var wg sync.WaitGroup
+			var ok atomic.Int64
+			for range n {
+				wg.Go(func() {
+					if _, err := h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{}); err == nil {
+						ok.Add(1)
+					} else {
+						wantQuota(t, "Run", err, "executions_per_day")
+					}
+				})
+			}
+			wg.Wait()
+			return int(ok.Load())
+		}
+		if n := run(4); n != 4 {
+			t.Fatalf("%d of 4", n)
+		}
+		h.Close()
+		h.Engine = engine.New(t.Context(), h.Options)
+		if err := h.Recover(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := run(40); n != 3 {
+			t.Errorf("4 were run before the restart, and %d after it; the quota is 7", n)
+		}
+		_, err := h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})
+		if wait := brig.AsError(err).RetryAfter; wait <= 0 || wait > 24*time.Hour {
+			t.Errorf("try again in %v", wait)
+		} else {
+			time.Sleep(wait)
+		}
+		if n := run(9); n != 7 {
+			t.Errorf("%d on the next day", n)
+		}
+		h.Close()
+	})
+}
+
+// What is used is told by day, as a whole and by label, and over a restart.
+func TestUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBounded(t, brig.Quota{}, brig.Ceilings{})
+		admin := as(t, brig.Admin)
+		if err := h.Recover(admin); err != nil {
+			t.Fatal(err)
+		}
+		s, err := h.Create(admin, brig.Spec{Name: "box", TTL: time.Hour, Labels: map[string]string{"team": "red"}, Limits: brig.Limits{CPUs: 2, Memory: brig.GiB}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Exec(admin, "box", brig.Command{Argv: []string{"sleep", "10"}}, brig.IO{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.CountEgress(s.ID, 1000); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := h.Remove(admin, "box"); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string) {
+			t.Helper()
+			for label, value := range map[string]string{"": "", "team": "red"} {
+				lines, err := h.TenantUsage(admin, brig.UsageQuery{Label: label})
+				if err != nil || len(lines) != 1 || lines[0].Value != value || lines[0].Tenant != "acme" {
+					t.Fatalf("%s, label %q: %+v, %v", when, label, lines, err)
+				}
+				got := lines[0].Spent
+				got.Memory = float64(int(got.Memory*1000+0.5)) / 1000
+				if want := (brig.Spent{Executions: 1, ExecutionTime: 10 * time.Second, CPUTime: 40 * time.Second, Memory: 20, Egress: 1000}); got != want {
+					t.Errorf("%s, label %q: %+v, want %+v", when, label, got, want)
+				}
+			}
+		}
+		check("at once")
+		h.Close()
+		h.Engine = engine.New(t.Context(), h.Options)
+		check("after a restart")
+		rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Admin})
+		if lines, err := h.TenantUsage(rival, brig.UsageQuery{}); err != nil || len(lines) != 0 {
+			t.Errorf("another tenant's: %+v, %v", lines, err)
+		}
+		if _, err := h.TenantUsage(rival, brig.UsageQuery{Tenant: "acme"}); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("of another tenant: %v", err)
+		}
+		operator := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
+		if lines, err := h.TenantUsage(operator, brig.UsageQuery{Tenant: brig.AllTenants}); err != nil || len(lines) != 1 {
+			t.Errorf("to an operator: %+v, %v", lines, err)
+		}
+		h.Close()
+	})
+}
+
+// Every quota of a day that is used up refuses, and names itself.
+func TestQuotasOfADay(t *testing.T) {
+	for field, q := range map[string]brig.Quota{
+		"execution_ms_per_day": {ExecutionTimePerDay: 5 * time.Second},
+		"cpu_ms_per_day":       {CPUTimePerDay: 5 * time.Second},
+		"gib_seconds_per_day":  {MemoryPerDay: 2},
+		"egress_bytes_per_day": {EgressPerDay: 100},
+	} {
+		t.Run(field, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBounded(t, q, brig.Ceilings{})
+				ctx := as(t, brig.Member)
+				if err := h.Recover(ctx); err != nil {
+					t.Fatal(err)
+				}
+				s, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"sleep", "6"}}, brig.IO{}); err != nil {
+					t.Fatalf("before it is used up: %v", err)
+				}
+				if err := h.CountEgress(s.ID, 101); field == "egress_bytes_per_day" {
+					wantQuota(t, "CountEgress", err, field)
+				} else if err != nil {
+					t.Error(err)
+				}
+				_, err = h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})
+				wantQuota(t, "Run", err, field)
+				h.Close()
+			})
+		})
+	}
+	h := newBounded(t, brig.Quota{Storage: 3 * brig.GiB}, brig.Ceilings{})
+	for i := range 4 {
+		_, err := h.Create(as(t, brig.Member), brig.Spec{Limits: brig.Limits{Disk: brig.GiB}})
+		if i < 3 && err != nil {
+			t.Error(err)
+		} else if i == 3 {
+			wantQuota(t, "Create", err, "storage")
+		}
+	}
+}
+
+// Calls come as often as the rate says, after some at once.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBounded(t, brig.Quota{Rate: 5}, brig.Ceilings{})
+		ctx := as(t, brig.Viewer)
+		count := func() (n int) {
+			for range 100 {
+				if _, err := h.List(ctx, brig.ListOptions{}); err == nil {
+					n++
+				} else {
+					wantQuota(t, "List", err, "rate")
+				}
+			}
+			return n
+		}
+		if n := count(); n != 10 {
+			t.Errorf("%d at once, want two seconds' worth", n)
+		}
+		time.Sleep(time.Second)
+		if n := count(); n != 5 {
+			t.Errorf("%d after a second", n)
+		}
+		if events, err := h.store.Events(t.Context(), 1000); err != nil || len(events) != 0 {
+			t.Errorf("%d events of refusals for their rate", len(events))
+		}
+		h.Close()
+	})
+}
+
+// What is asked for stays under the tenant's ceilings, and so do defaults.
+func TestCeilings(t *testing.T) {
+	h := newBounded(t, brig.Quota{}, brig.Ceilings{
+		Limits: brig.Limits{Memory: 256 * brig.MiB, CPUs: 0.5}, MaxTTL: time.Minute, MaxLife: 2 * time.Minute, MaxTimeout: 10 * time.Second,
+		Images: []string{"ho*"},
+	})
+	ctx := as(t, brig.Member)
+	s, err := h.Create(ctx, brig.Spec{Name: "box"})
+	if err != nil || s.Spec.Limits.Memory != 256*brig.MiB || s.Spec.Limits.CPUs != 0.5 || s.Spec.TTL != time.Minute {
+		t.Fatalf("defaults: %+v, %v", s, err)
+	}
+	for field, spec := range map[string]brig.Spec{
+		"limits.memory": {Limits: brig.Limits{Memory: brig.GiB}},
+		"limits.cpus":   {Limits: brig.Limits{CPUs: 1}},
+		"ttl_ms":        {TTL: time.Hour},
+		"timeout_ms":    {Command: &brig.Command{Argv: []string{"echo"}, Timeout: time.Minute}},
+	} {
+		if _, err := h.Create(ctx, spec); brig.AsError(err) == nil || brig.AsError(err).Field != field {
+			t.Errorf("beyond %s: %v", field, err)
+		}
+	}
+	if _, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"echo"}, Timeout: time.Minute}, brig.IO{}); brig.KindOf(err) != brig.InvalidArgument {
+		t.Errorf("Exec for longer: %v", err)
+	}
+	if s, err := h.Extend(ctx, "box", time.Minute); err != nil || s.Expires.After(s.Created.Add(2*time.Minute)) {
+		t.Errorf("Extend: %+v, %v", s, err)
+	}
+	for ref, want := range map[string]brig.Kind{"host": "", "sha256:host": "", "other": brig.PolicyBlocked, "sha256:none": brig.InvalidArgument} {
+		if _, err := h.Create(ctx, brig.Spec{Image: ref}); brig.KindOf(err) != want {
+			t.Errorf("image %s: %v, want %q", ref, err, want)
+		}
+	}
+	pinned := newBounded(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:host"}, DigestsOnly: true})
+	for ref, want := range map[string]brig.Kind{"": brig.PolicyBlocked, "host": brig.PolicyBlocked, "sha256:host": ""} {
+		if _, err := pinned.Run(ctx, brig.Program{Command: []string{"echo"}, Image: ref}, brig.IO{}); brig.KindOf(err) != want {
+			t.Errorf("pinned, image %q: %v, want %q", ref, err, want)
+		}
+	}
+	foreign := newBounded(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:other"}})
+	if _, err := foreign.Create(ctx, brig.Spec{Image: "sha256:host"}); brig.KindOf(err) != brig.PolicyBlocked {
+		t.Errorf("a digest that is not allowed: %v", err)
+	}
+}
+
+// Labels that callers make up do not fill the disk.
+func TestUsageLabelsAreBounded(t *testing.T) {
+	h := newBounded(t, brig.Quota{}, brig.Ceilings{})
+	ctx := as(t, brig.Admin)
+	for i := range 1100 {
+		if _, err := h.Run(ctx, brig.Program{Command: []string{"echo"}, Labels: map[string]string{"n": fmt.Sprint(i)}}, brig.IO{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, err := h.TenantUsage(ctx, brig.UsageQuery{Label: "n"})
+	if err != nil || len(lines) != 1000 {
+		t.Errorf("%d lines, %v", len(lines), err)
+	}
+	if sum, err := h.TenantUsage(ctx, brig.UsageQuery{}); err != nil || len(sum) != 1 || sum[0].Executions != 1100 {
+		t.Errorf("sums %+v, %v", sum, err)
+	}
+}

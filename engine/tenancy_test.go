@@ -1,0 +1,327 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// shown is the context of whoever shows a key or a grant, or an error.
+func (h *house) shown(t *testing.T, secret string) (context.Context, error) {
+	t.Helper()
+	a, err := h.KeyActor(t.Context(), sha256.Sum256([]byte(secret)))
+	if strings.HasPrefix(secret, brig.GrantPrefix) {
+		a, err = h.GrantActor(t.Context(), secret)
+	}
+	return brig.WithActor(t.Context(), a), err
+}
+
+// holder is shown of a new key.
+func (h *house) holder(t *testing.T, by context.Context, spec brig.KeySpec) (context.Context, *brig.NewKey) {
+	t.Helper()
+	k, err := h.CreateKey(by, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := h.shown(t, k.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, k
+}
+
+func newSeeded(t *testing.T) *house {
+	return newHouse(t, func(o *engine.Options) { o.GrantSeed = []byte("a seed of this test's own") })
+}
+
+// A key is told once, proves whom it was made for, and ends when it is revoked.
+func TestKeyLife(t *testing.T) {
+	h := newSeeded(t)
+	admin := as(t, brig.Admin)
+	ctx, k := h.holder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
+	if a := brig.ActorFrom(ctx); a.Name != "ci" || a.Tenant != "acme" || a.Role != brig.Member || a.Key != k.ID {
+		t.Errorf("it proves %+v", a)
+	}
+	if !strings.HasPrefix(k.Secret, "brig_") || len(k.Secret) < 5+52 || !strings.HasPrefix(k.Secret, k.Prefix) || len(k.Prefix) > 9 {
+		t.Errorf("the key is %q, shown as %q", k.Secret, k.Prefix)
+	}
+	e2b, err := h.CreateKey(admin, brig.KeySpec{Name: "sdk", Role: brig.Member, Kind: brig.E2BKey})
+	if err != nil || !strings.HasPrefix(e2b.Secret, "e2b_") || len(e2b.Secret) != 44 || strings.Trim(e2b.Secret[4:], "0123456789abcdef") != "" {
+		t.Errorf("a key for E2B's clients: %+v, %v", e2b, err)
+	}
+	list, err := h.Keys(admin, "")
+	if err != nil || len(list) != 2 || list[0].Hash != [32]byte{} {
+		t.Fatalf("Keys: %+v, %v", list, err)
+	}
+	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Errorf("in its scope: %v", err)
+	}
+	for what, err := range map[string]error{
+		"Run":  third(h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})),
+		"Stat": third(h.Files("box").Stat(ctx, brig.Path{Name: "/"})),
+		"Keys": third(h.Keys(ctx, "")),
+	} {
+		if brig.KindOf(err) != brig.PermissionDenied {
+			t.Errorf("%s beyond the scope or the role: %v", what, err)
+		}
+	}
+	if err := h.RevokeKey(admin, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("a revoked key: %v", err)
+	}
+}
+
+func third[T any](_ T, err error) error { return err }
+
+// Nobody hands on more than they have: no higher role, no wider scope, no later
+// end, no other tenant.
+func TestKeysNeverWiden(t *testing.T) {
+	h := newSeeded(t)
+	admin := as(t, brig.Admin)
+	narrow, _ := h.holder(t, admin, brig.KeySpec{Name: "narrow", Role: brig.Admin, Scopes: []string{"key.", "sandbox.get"}, TTL: time.Hour})
+	for what, c := range map[string]struct {
+		by   context.Context
+		spec brig.KeySpec
+		want brig.Kind
+	}{
+		"a role above":        {admin, brig.KeySpec{Name: "x", Role: brig.Operator}, brig.PermissionDenied},
+		"another tenant":      {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Tenant: "rival"}, brig.NotFound},
+		"no tenant":           {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Tenant: "nobody"}, brig.NotFound},
+		"no name":             {admin, brig.KeySpec{Role: brig.Viewer}, brig.InvalidArgument},
+		"no role":             {admin, brig.KeySpec{Name: "x"}, brig.InvalidArgument},
+		"no such scope":       {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{"sandbok."}}, brig.InvalidArgument},
+		"the empty scope":     {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{""}}, brig.InvalidArgument},
+		"no such kind":        {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Kind: "aws"}, brig.InvalidArgument},
+		"a negative time":     {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: -1}, brig.InvalidArgument},
+		"a wider scope":       {narrow, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{"sandbox."}}, brig.PermissionDenied},
+		"an operator's":       {as(t, brig.Operator), brig.KeySpec{Name: "x", Role: brig.Admin, Tenant: "rival"}, ""},
+		"as much as its own":  {narrow, brig.KeySpec{Name: "x", Role: brig.Admin}, ""},
+		"a member makes none": {as(t, brig.Member), brig.KeySpec{Name: "x", Role: brig.Viewer}, brig.PermissionDenied},
+	} {
+		if _, err := h.CreateKey(c.by, c.spec); brig.KindOf(err) != c.want {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	k, err := h.CreateKey(narrow, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: 24 * time.Hour})
+	if err != nil || !k.Actor.Expires.Equal(brig.ActorFrom(narrow).Expires) || len(k.Actor.Scopes) != 2 {
+		t.Errorf("made by a key that ends: %+v, %v", k, err)
+	}
+	_, above := h.holder(t, as(t, brig.Operator), brig.KeySpec{Name: "op", Role: brig.Operator})
+	if err := h.RevokeKey(admin, above.ID); brig.KindOf(err) != brig.PermissionDenied {
+		t.Errorf("an admin revokes an operator's key: %v", err)
+	}
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Admin})
+	theirs, none := brig.AsError(h.RevokeKey(rival, above.ID)), brig.AsError(h.RevokeKey(rival, "k-none"))
+	if theirs.Kind != brig.NotFound || strings.ReplaceAll(theirs.Message, above.ID, "k-none") != none.Message {
+		t.Errorf("another tenant's key is %v, and one that never was is %v", theirs, none)
+	}
+}
+
+// A key that has an end is good until then.
+func TestKeysExpire(t *testing.T) {
+	now := time.Now()
+	h := newHouse(t, func(o *engine.Options) { o.Now = func() time.Time { return now } })
+	k, err := h.CreateKey(as(t, brig.Admin), brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour - 1)
+	if _, err := h.shown(t, k.Secret); err != nil {
+		t.Errorf("before its end: %v", err)
+	}
+	now = now.Add(1)
+	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// A grant is a part of a key's rights; what is made of it is a part of that,
+// and all of it ends with the key.
+func TestGrants(t *testing.T) {
+	h := newSeeded(t)
+	member, k := h.holder(t, as(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
+	for _, name := range []string{"one", "two"} {
+		if _, err := h.Create(member, brig.Spec{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := h.CreateGrant(member, brig.GrantSpec{Scopes: []string{"sandbox.", "grant."}, Sandboxes: []string{"one", "three"}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := h.shown(t, g.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Get(one, "one"); err != nil {
+		t.Errorf("its own sandbox: %v", err)
+	}
+	s, err := h.Create(one, brig.Spec{Name: "three"})
+	if err != nil {
+		t.Errorf("a sandbox of its names: %v", err)
+	} else if _, err := h.Get(one, string(s.ID)); err != nil {
+		t.Errorf("its own sandbox by id: %v", err)
+	}
+	for what, err := range map[string]error{
+		"a sibling":         third(h.Get(one, "two")),
+		"what never was":    third(h.Get(one, "never")),
+		"another name":      third(h.Create(one, brig.Spec{Name: "four"})),
+		"no name":           third(h.Create(one, brig.Spec{})),
+		"all sandboxes":     third(h.List(one, brig.ListOptions{})),
+		"beyond its scope":  third(h.Files("one").Stat(one, brig.Path{Name: "/"})),
+		"a wider grant":     third(h.CreateGrant(one, brig.GrantSpec{Scopes: []string{"file."}})),
+		"a sibling's grant": third(h.CreateGrant(one, brig.GrantSpec{Sandboxes: []string{"two"}})),
+		"a higher grant":    third(h.CreateGrant(one, brig.GrantSpec{Role: brig.Admin})),
+	} {
+		if brig.KindOf(err) != brig.PermissionDenied {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	less, err := h.CreateGrant(one, brig.GrantSpec{Role: brig.Viewer, Sandboxes: []string{"one"}, TTL: 2 * time.Hour})
+	if err != nil || less.Actor.Expires.After(g.Actor.Expires) || less.Actor.Role != brig.Viewer {
+		t.Fatalf("a narrower grant: %+v, %v", less, err)
+	}
+	viewer, err := h.shown(t, less.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Kill(viewer, "one"); brig.KindOf(err) != brig.PermissionDenied {
+		t.Errorf("a viewer's grant kills: %v", err)
+	}
+	for _, bad := range []string{"", "x", "x.y", g.Secret[len(brig.GrantPrefix):] + "x", strings.Replace(g.Secret[len(brig.GrantPrefix):], ".", "A.", 1)} {
+		if _, err := h.shown(t, brig.GrantPrefix+bad); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("the grant %.20q is taken: %v", bad, err)
+		}
+	}
+	other := newHouse(t, func(o *engine.Options) { o.GrantSeed, o.Store = []byte("another"), h.store })
+	if _, err := other.GrantActor(t.Context(), g.Secret); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("another server's grant: %v", err)
+	}
+	if err := h.RevokeKey(as(t, brig.Admin), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{g.Secret, less.Secret} {
+		if _, err := h.shown(t, secret); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("the grant of a revoked key: %v", err)
+		}
+	}
+}
+
+// A tenant is made, bounded, and removed with its keys; one that is not there
+// cannot be acted for.
+func TestTenantLife(t *testing.T) {
+	h := newSeeded(t)
+	op := as(t, brig.Operator)
+	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
+	if err != nil || made.Quota.Executions != 10 {
+		t.Fatalf("CreateTenant: %+v, %v", made, err)
+	}
+	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); brig.KindOf(err) != brig.AlreadyExists {
+		t.Errorf("again: %v", err)
+	}
+	for _, bad := range []brig.Tenant{{Name: "A:b"}, {Name: "x", Quota: brig.Quota{Sandboxes: -1}}, {Name: "x", Ceilings: brig.Ceilings{Images: []string{"["}}}} {
+		if _, err := h.CreateTenant(op, bad); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field == "" {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	member, k := h.holder(t, op, brig.KeySpec{Name: "m", Role: brig.Member, Tenant: "fresh"})
+	if _, err := h.Create(member, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	made.Quota = brig.Quota{Sandboxes: 1}
+	if _, err := h.UpdateTenant(op, *made); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Create(member, brig.Spec{})
+	wantQuota(t, "after the update", err, "sandboxes")
+	if err := h.RemoveTenant(op, "fresh"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("removed with a sandbox: %v", err)
+	}
+	if _, err := h.Kill(member, "box"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RemoveTenant(op, "fresh"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("removed with a sandbox that has ended: %v", err)
+	}
+	if err := h.Remove(member, "box"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RemoveTenant(op, "acme"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("the operator's own tenant is removed: %v", err)
+	}
+	if err := h.RemoveTenant(op, "fresh"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("a key of a tenant that is gone: %v", err)
+	}
+	if _, err := h.Create(member, brig.Spec{}); brig.KindOf(err) != brig.PermissionDenied {
+		t.Errorf("for a tenant that is gone: %v", err)
+	}
+	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("a key of an earlier tenant of that name: %v", err)
+	}
+}
+
+// However a removal and creates race, no sandbox is left of a tenant that is
+// gone.
+func TestRemoveTenantRaces(t *testing.T) {
+	for range 20 {
+		h := newHouse(t, nil)
+		founded(t, h.store, "fresh")
+		member := brig.WithActor(t.Context(), brig.Actor{Name: "m", Tenant: "fresh", Role: brig.Member})
+		op := as(t, brig.Operator)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { _, _ = h.Create(member, brig.Spec{}) })
+		}
+		err := h.RemoveTenant(op, "fresh")
+		wg.Wait()
+		recs, _, listErr := h.store.List(t.Context(), "fresh", brig.ListOptions{})
+		if listErr != nil || err == nil && len(recs) > 0 {
+			t.Fatalf("the tenant was removed and has %d sandboxes, %v", len(recs), listErr)
+		}
+	}
+}
+
+// A scoped id names its own tenant's sandbox, and nobody else's.
+func TestScopedIDs(t *testing.T) {
+	h := newSeeded(t)
+	ctx := as(t, brig.Member)
+	s, err := h.Create(ctx, brig.Spec{Name: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := s.ScopedID()
+	if want := "acme:box:" + string(s.ID); id != want {
+		t.Errorf("it is %s, want %s", id, want)
+	}
+	if got, err := h.Get(ctx, id); err != nil || got.ID != s.ID {
+		t.Errorf("Get(%s) = %+v, %v", id, got, err)
+	}
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Admin})
+	for what, c := range map[string]struct {
+		ctx context.Context
+		id  string
+	}{
+		"another tenant's actor": {rival, id}, "another tenant's name": {ctx, "rival:box:" + string(s.ID)},
+		"another name": {ctx, "acme:bix:" + string(s.ID)}, "a name for an id": {ctx, "acme:box:box"},
+		"no id": {ctx, "acme:box:"}, "too many parts": {ctx, id + ":x"}, "too few": {ctx, "acme:" + string(s.ID)},
+	} {
+		_, err := h.Get(c.ctx, c.id)
+		if e := brig.AsError(err); e == nil || e.Kind != brig.NotFound || e.Hint != "list sandboxes to see what exists" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
