@@ -1,0 +1,125 @@
+package door_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door"
+)
+
+// counted knows one key, and counts how often it was asked for others.
+type counted struct{ guesses int }
+
+const rightKey = "brig_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+func (k *counted) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+	if hash == sha256.Sum256([]byte(rightKey)) {
+		return brig.Actor{Name: "ann", Role: brig.Viewer}, nil
+	}
+	k.guesses++
+	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "none")
+}
+
+// Whoever tries ten thousand keys is told to wait, for longer and longer, and
+// none of what is tried meanwhile is looked up. Others are not held up, nor is
+// a key that was used from there before.
+func TestGuessing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := &counted{}
+		h := door.Auth(keys, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		ask := func(addr, key string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+			r.RemoteAddr = addr
+			r.Header.Set("Authorization", "Bearer "+key)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		if w := ask("192.0.2.7:1", rightKey); w.Code != http.StatusNoContent {
+			t.Fatalf("a good key: %d", w.Code)
+		}
+		told := map[int]int{}
+		for i := range 10_000 {
+			w := ask(fmt.Sprintf("192.0.2.9:%d", 1+i%60000), fmt.Sprintf("brig_%048d", i))
+			told[w.Code]++
+			if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+				t.Fatal("it is not told when to try again")
+			}
+			time.Sleep(10 * time.Millisecond) // 100 seconds in all
+		}
+		if told[http.StatusTooManyRequests] < 9900 || told[http.StatusUnauthorized]+told[http.StatusTooManyRequests] != 10_000 || keys.guesses > 30 {
+			t.Errorf("it is told %v, and %d were looked up", told, keys.guesses)
+		}
+		if w := ask("192.0.2.9:5", rightKey); w.Code == http.StatusTooManyRequests {
+			t.Error("a key that was used of late is taken for a guess")
+		}
+		if w := ask("192.0.2.10:5", rightKey); w.Code != http.StatusNoContent {
+			t.Errorf("a good key from elsewhere: %d", w.Code)
+		}
+		for i := range 30 { // of IPv6 everybody has a whole network
+			ask(fmt.Sprintf("[2001:db8::%x]:1", i), fmt.Sprintf("brig_%048d", i))
+		}
+		if w := ask("[2001:db8::ffff]:1", fmt.Sprintf("brig_%048d", 99)); w.Code != http.StatusTooManyRequests {
+			t.Errorf("another address of the same network: %d", w.Code)
+		}
+		time.Sleep(11 * time.Minute)
+		if w := ask("192.0.2.9:5", rightKey); w.Code != http.StatusNoContent {
+			t.Errorf("a good key, long after: %d", w.Code)
+		}
+	})
+}
+
+// What goes on with a key that is taken back ends within a second, and nothing
+// else does. Without the ring nothing would.
+func TestRevokedStreamsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := &revocable{}
+		ring, other := door.NewKeyring(key), door.NewKeyring(&revocable{})
+		start := func(ring *door.Keyring) <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				h := door.Auth(ring, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					<-r.Context().Done()
+					ended <- context.Cause(r.Context())
+				}))
+				r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+				r.Header.Set("Authorization", "Bearer "+rightKey)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			synctest.Wait()
+			return ended
+		}
+		a, b, c := start(ring), start(ring), start(other)
+		time.Sleep(time.Hour)
+		select {
+		case err := <-a:
+			t.Fatalf("it ended with a good key: %v", err)
+		default:
+		}
+		key.gone = true
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait()
+		for _, ended := range []<-chan error{a, b} {
+			select {
+			case err := <-ended:
+				if brig.KindOf(err) != brig.Unauthenticated {
+					t.Errorf("it ended because of %v", err)
+				}
+			default:
+				t.Error("it goes on")
+			}
+		}
+		select {
+		case err := <-c:
+			t.Errorf("another key's ended: %v", err)
+		default:
+		}
+	})
+}
