@@ -22,10 +22,10 @@ const patience = 10 * time.Second
 // Harness is what the suite runs on.
 type Harness struct {
 	// Service is the one under test, and Context makes the contexts with
-	// which it is called: as an admin of some tenant. Default: the test's own.
+	// which it is called: as an operator of some tenant. Default: the test's own.
 	Service brig.Service
 	Context func(t *testing.T) context.Context
-	// Other is a Service, and OtherContext makes contexts, for an admin of
+	// Other is a Service, and OtherContext makes contexts, for an operator of
 	// another tenant. Defaults: Service and Context; one of the two is needed.
 	Other        brig.Service
 	OtherContext func(t *testing.T) context.Context
@@ -52,6 +52,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("refusals", h.refusals)
 	t.Run("life", h.life)
 	t.Run("list", h.list)
+	t.Run("tenancy", h.tenancy)
 	t.Run("run", h.run)
 	t.Run("contexts", h.contexts)
 	t.Run("tenants", h.tenants)

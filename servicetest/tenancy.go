@@ -1,0 +1,129 @@
+package servicetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// tenancy is called as an operator.
+func (h Harness) tenancy(t *testing.T) {
+	t.Run("keys", h.keys)
+	t.Run("tenant", h.tenantLife)
+	t.Run("usage", h.usage)
+}
+
+func (h Harness) keys(t *testing.T) {
+	ctx := h.Context(t)
+	k, err := h.Service.CreateKey(ctx, brig.KeySpec{Name: "ci " + name(), Role: brig.Member, Scopes: []string{"run"}, TTL: time.Hour})
+	if err != nil {
+		t.Fatalf("CreateKey: %v", err)
+	}
+	if k.Secret == "" || k.ID == "" || k.Actor.Role != brig.Member || k.Created.IsZero() || time.Until(k.Actor.Expires) < 50*time.Minute {
+		t.Errorf("CreateKey = %+v", k)
+	}
+	find := func() *brig.Key {
+		list, err := h.Service.Keys(ctx, "")
+		if err != nil {
+			t.Fatalf("Keys: %v", err)
+		}
+		for _, x := range list {
+			if x.ID == k.ID {
+				return x
+			}
+		}
+		return nil
+	}
+	if got := find(); got == nil || got.Actor.Name != k.Actor.Name || got.Actor.Tenant != k.Actor.Tenant || len(got.Actor.Scopes) != 1 || got.Prefix != k.Prefix || got.Hash != [32]byte{} {
+		t.Errorf("the key is listed as %+v", got)
+	}
+	for field, spec := range map[string]brig.KeySpec{
+		"name": {Role: brig.Viewer}, "role": {Name: "x"}, "scopes": {Name: "x", Role: brig.Viewer, Scopes: []string{"nonsense"}},
+		"kind": {Name: "x", Role: brig.Viewer, Kind: "nonsense"}, "ttl_ms": {Name: "x", Role: brig.Viewer, TTL: -time.Hour},
+	} {
+		_, err := h.Service.CreateKey(ctx, spec)
+		wantField(t, "CreateKey", err, field)
+	}
+	_, err = h.Service.CreateKey(ctx, brig.KeySpec{Name: "x", Role: brig.Viewer, Tenant: name()})
+	wantKind(t, "CreateKey for no tenant", err, brig.NotFound)
+	_, err = h.Service.CreateGrant(ctx, brig.GrantSpec{TTL: 1000 * time.Hour})
+	if err == nil {
+		t.Error("a grant for a thousand hours is made")
+	}
+	if err := h.Service.RevokeKey(ctx, k.ID); err != nil {
+		t.Errorf("RevokeKey: %v", err)
+	}
+	wantKind(t, "RevokeKey again", h.Service.RevokeKey(ctx, k.ID), brig.NotFound)
+	if find() != nil {
+		t.Error("a revoked key is listed")
+	}
+}
+
+func (h Harness) tenantLife(t *testing.T) {
+	ctx := h.Context(t)
+	own, err := h.Service.GetTenant(ctx, "")
+	if err != nil || own.Name == "" {
+		t.Fatalf("GetTenant of one's own = %+v, %v", own, err)
+	}
+	want := brig.Tenant{
+		Name: name(), Quota: brig.Quota{
+			Sandboxes: 1, Executions: 2, ExecutionsPerDay: 3, ExecutionTimePerDay: 4 * time.Second, CPUTimePerDay: 5 * time.Second,
+			MemoryPerDay: 6.5, EgressPerDay: 7, Storage: 8, Rate: 9.5, RatePerKey: 10.5,
+		},
+		Ceilings: brig.Ceilings{
+			Limits: brig.Limits{Memory: brig.GiB, CPUs: 0.5, Processes: 10, OpenFiles: 100, Disk: brig.GiB, Output: brig.MiB},
+			MaxTTL: time.Minute, MaxLife: time.Hour, MaxTimeout: time.Second, Images: []string{"host", "python:*"}, DigestsOnly: true,
+		},
+	}
+	if _, err := h.Service.CreateTenant(ctx, want); err != nil {
+		t.Fatalf("CreateTenant: %v", err)
+	}
+	_, err = h.Service.CreateTenant(ctx, want)
+	wantKind(t, "CreateTenant again", err, brig.AlreadyExists)
+	got, err := h.Service.GetTenant(ctx, want.Name)
+	if err != nil || got.Quota != want.Quota || got.Ceilings.Limits != want.Ceilings.Limits || got.Ceilings.MaxLife != time.Hour ||
+		len(got.Ceilings.Images) != 2 || !got.Ceilings.DigestsOnly || got.Created.IsZero() {
+		t.Errorf("GetTenant = %+v, %v; want %+v", got, err, want)
+	}
+	if got, err := h.Service.UpdateTenant(ctx, brig.Tenant{Name: want.Name, Quota: brig.Quota{Rate: 1}}); err != nil || got.Quota != (brig.Quota{Rate: 1}) || got.Ceilings.DigestsOnly {
+		t.Errorf("UpdateTenant = %+v, %v", got, err)
+	}
+	if list, err := h.Service.Tenants(ctx); err != nil || len(list) < 2 {
+		t.Errorf("Tenants = %d, %v", len(list), err)
+	}
+	if err := h.Service.RemoveTenant(ctx, want.Name); err != nil {
+		t.Errorf("RemoveTenant: %v", err)
+	}
+	_, err = h.Service.GetTenant(ctx, want.Name)
+	wantKind(t, "GetTenant after that", err, brig.NotFound)
+	_, err = h.Service.UpdateTenant(ctx, want)
+	wantKind(t, "UpdateTenant after that", err, brig.NotFound)
+	wantKind(t, "RemoveTenant after that", h.Service.RemoveTenant(ctx, want.Name), brig.NotFound)
+	_, err = h.Service.CreateTenant(ctx, brig.Tenant{Name: "Not A Name"})
+	wantField(t, "CreateTenant", err, "name")
+}
+
+func (h Harness) usage(t *testing.T) {
+	ctx, mark := h.Context(t), name()
+	if _, err := h.Service.Run(ctx, brig.Program{Command: h.argv("echo"), Labels: map[string]string{"mark": mark}}, brig.IO{}); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	lines, err := h.Service.TenantUsage(ctx, brig.UsageQuery{Label: "mark"})
+	if err != nil {
+		t.Fatalf("TenantUsage: %v", err)
+	}
+	found := 0
+	for _, l := range lines {
+		if l.Value == mark && l.Executions == 1 && l.ExecutionTime > 0 && l.CPUTime > 0 && l.Memory > 0 {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("the run is not in %+v", lines)
+	}
+	for field, q := range map[string]brig.UsageQuery{"from": {From: "yesterday"}, "to": {To: "2026-13-01"}} {
+		_, err := h.Service.TenantUsage(ctx, q)
+		wantField(t, "TenantUsage", err, field)
+	}
+}
