@@ -103,6 +103,7 @@ func (a *account) lodge(spec brig.Spec) (*seat, error) {
 	case q.Storage > 0 && a.storage+spec.Limits.Disk > q.Storage:
 		return nil, brig.OverQuota("storage", brig.FormatBytes(q.Storage), time.Second)
 	}
+	a.catchUp()
 	if err := q.FitsReserved(a.spent, a.now()); err != nil {
 		return nil, err
 	}
@@ -143,6 +144,7 @@ func (a *account) begin(labels map[string]string) (*seat, error) {
 	if q.Executions > 0 && a.executions >= q.Executions {
 		return nil, brig.OverQuota("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
 	}
+	a.catchUp()
 	if err := q.FitsToday(a.spent, a.now()); err != nil {
 		return nil, err
 	}
@@ -219,6 +221,18 @@ func (a *account) add(labels map[string]string, s brig.Spent) {
 			a.labels[line] = true
 		}
 		a.unwritten[line] = a.unwritten[line].Add(s)
+	}
+}
+
+// catchUp accounts for everything until now, if a quota depends on it. The
+// caller holds a.mu.
+func (a *account) catchUp() {
+	if q := a.tenant.Quota; q.ExecutionTimePerDay == 0 && q.CPUTimePerDay == 0 && q.MemoryPerDay == 0 {
+		return
+	}
+	now := a.now()
+	for p := range a.open {
+		a.accrue(p, now)
 	}
 }
 

@@ -44,7 +44,7 @@ func newHouse(t *testing.T, change func(*engine.Options)) *house {
 	if change != nil {
 		change(&o)
 	}
-	founded(t, h.store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
+	founded(t, o.Store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
 	h.Engine = engine.New(t.Context(), o)
 	t.Cleanup(h.Close)
 	return h
