@@ -46,6 +46,9 @@ type content struct {
 
 // Read implements io.Reader.
 func (b content) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, b.c.lost(b.ctx, "the call has ended", err)
+	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = b.c.lost(b.ctx, "the connection ended before the file", err)
