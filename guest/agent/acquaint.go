@@ -31,43 +31,43 @@ const (
 )
 
 // acquaint tells the sandbox's programs who resolves names, and whom to trust.
-func acquaint(resolver netip.Addr, authority []byte) error {
-	if err := ensure("/etc/resolv.conf", []byte(wire.ResolverFile(resolver.String()))); err != nil {
+func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
+	if err := a.ensure("/etc/resolv.conf", []byte(wire.ResolverFile(resolver.String()))); err != nil {
 		return err
 	}
 	if len(authority) == 0 {
 		return nil
 	}
-	if err := extend(bundle, authority); err != nil {
+	if err := a.extend(bundle, authority); err != nil {
 		return err
 	}
-	if err := ensure(alone, authority); err != nil {
+	if err := a.ensure(alone, authority); err != nil {
 		return err
 	}
 	for _, name := range otherBundles {
 		if _, err := os.Stat(name); err != nil {
 			continue
 		}
-		if err := extend(name, authority); err != nil {
+		if err := a.extend(name, authority); err != nil {
 			return err
 		}
 	}
 	// Where /usr is the host's it cannot be written, and nobody can make the
 	// bundle anew either.
-	_ = ensure(anchor, authority)
+	_ = a.ensure(anchor, authority)
 	return nil
 }
 
 // ensure makes sure that a file has this content and no other.
-func ensure(name string, content []byte) error {
+func (a *Agent) ensure(name string, content []byte) error {
 	if is, err := contentOf(name); err == nil && bytes.Equal(is, content) {
 		return nil
 	}
-	return exchange(name, content)
+	return a.exchange(name, content)
 }
 
 // extend makes sure that a file of certificates has these, too.
-func extend(name string, certificates []byte) error {
+func (a *Agent) extend(name string, certificates []byte) error {
 	is, err := contentOf(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -78,7 +78,7 @@ func extend(name string, certificates []byte) error {
 	if len(is) > 0 && is[len(is)-1] != '\n' {
 		is = append(is, '\n')
 	}
-	return exchange(name, append(is, certificates...))
+	return a.exchange(name, append(is, certificates...))
 }
 
 // maxBundle is the largest file of certificates that is looked at, in bytes.
@@ -115,8 +115,8 @@ func onProc(f *os.File) bool {
 
 // exchange puts a file of root's in the place of whatever is there. It never
 // writes into what it finds, nor where a link leads.
-func exchange(name string, content []byte) error {
-	p := place{name: name}
+func (a *Agent) exchange(name string, content []byte) error {
+	p := place{name: name, making: &a.making}
 	if err := p.makeDirs(path.Dir(name)); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type link struct {
 // uplink makes the sandbox's interface, in the stead of one that there is,
 // and carries its packets until the host hangs up.
 func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
-	t, done, err := a.link.replace(call, c)
+	t, done, err := a.link.replace(a, call, c)
 	if err != nil {
 		w.fail(err)
 		return
@@ -44,7 +44,7 @@ func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 
 // replace ends the interface that there is and makes another. Whoever carries
 // its packets closes done when it is gone.
-func (l *link) replace(call wire.Uplink, c net.Conn) (t *tun, done chan struct{}, err error) {
+func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done chan struct{}, err error) {
 	address, err := netip.ParsePrefix(call.Address)
 	if err != nil || !address.Addr().Is4() {
 		return nil, nil, invalid("%q is no address of IPv4 with the length of its prefix", call.Address)
@@ -60,7 +60,7 @@ func (l *link) replace(call wire.Uplink, c net.Conn) (t *tun, done chan struct{}
 		<-l.ended
 		l.conn = nil
 	}
-	if err := acquaint(gateway, call.Authority); err != nil {
+	if err := a.acquaint(gateway, call.Authority); err != nil {
 		return nil, nil, err
 	}
 	if t, err = openTun(linkName); err != nil {
