@@ -68,7 +68,7 @@ func (e *Engine) checkEgress(a brig.Actor, rules *brig.Egress) error {
 	if err := rules.Check(); err != nil {
 		return err
 	}
-	if a.Role >= brig.Admin {
+	if a.Role >= brig.Operator {
 		return nil
 	}
 	if !e.Options.Egress.Wide {
