@@ -3,6 +3,7 @@ package door_test
 import (
 	"context"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,21 @@ import (
 
 // revocable is a key that can be taken back.
 type revocable struct {
+	mu    sync.Mutex // guards the fields below
 	gone  bool
 	asked int
 }
 
+// take takes the key back.
+func (r *revocable) take() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = true
+}
+
 func (r *revocable) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.asked++; r.gone {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
 	}

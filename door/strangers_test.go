@@ -103,7 +103,7 @@ func TestRevokedStreamsEnd(t *testing.T) {
 			t.Fatalf("it ended with a good key: %v", err)
 		default:
 		}
-		key.gone = true
+		key.take()
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
 		for _, ended := range []<-chan error{a, b} {

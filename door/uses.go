@@ -2,7 +2,9 @@ package door
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -21,6 +23,7 @@ const (
 
 // uses are the requests that go on with one key.
 type uses struct {
+	ctx   context.Context // of the first of them, without its end
 	proof Proof
 	all   map[*use]bool
 }
@@ -39,7 +42,7 @@ func (k *Keyring) Use(w http.ResponseWriter, r *http.Request, p Proof) (used *ht
 	defer k.mu.Unlock()
 	all := k.open[p.name]
 	if all == nil {
-		all = &uses{proof: p, all: map[*use]bool{}}
+		all = &uses{ctx: context.WithoutCancel(r.Context()), proof: p, all: map[*use]bool{}}
 		k.open[p.name] = all
 	}
 	all.all[u] = true
@@ -67,18 +70,15 @@ func (k *Keyring) watch() {
 		k.mu.Unlock()
 		return
 	}
-	var proofs []Proof
-	for _, all := range k.open {
-		proofs = append(proofs, all.proof)
-	}
+	keys := slices.Collect(maps.Values(k.open))
 	k.mu.Unlock()
-	for _, p := range proofs {
-		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
-		_, err := p.check(ctx)
+	for _, u := range keys {
+		ctx, cancel := context.WithTimeout(u.ctx, checkTime)
+		_, err := u.proof.check(ctx)
 		cancel()
 		// A store that fails says nothing about a key.
 		if brig.KindOf(err) == brig.Unauthenticated {
-			k.part(p.name, err)
+			k.part(u.proof.name, err)
 		}
 	}
 	time.AfterFunc(max(recheck-time.Since(begin), recheck/10), k.watch)

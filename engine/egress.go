@@ -36,6 +36,9 @@ type way struct {
 	session   *egress.Session
 	authority *egress.Authority
 	closed    bool
+	rules     brig.Egress // as they are wanted
+	counted   int64       // bytes of the session that its tenant's usage has
+	spent     bool        // the tenant's quota is, and nothing is let through
 }
 
 // close ends what there is of a way, for good.
@@ -113,6 +116,7 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 		_ = link.Close() // there is no way out with it
 		return err
 	}
+	w.rules, w.counted, w.spent = rec.Spec.Egress, 0, false
 	session := w.session
 	e.work.Go(func() { e.watchWay(rec, in, w, session) })
 	return nil
@@ -125,6 +129,7 @@ func (e *Engine) watchWay(rec *brig.Record, in brig.Instance, w *way, session *e
 	case <-e.ctx.Done():
 	case <-session.Done():
 	}
+	e.countWay(rec.ID, w)
 	session.Close()
 	w.mu.Lock()
 	lost := w.session == session && !w.closed
@@ -187,10 +192,13 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		case w.session == nil && len(rules.Rules) > 0:
 			return e.openLocked(ctx, w, rec, in)
 		case w.session != nil && len(rules.Rules) == 0:
+			e.countLocked(v.rec.ID, w)
 			w.session.Close()
 			w.session = nil
 		case w.session != nil:
-			w.session.Update(rules)
+			if w.rules = rules; !w.spent {
+				w.session.Update(rules)
+			}
 		}
 		return nil
 	})

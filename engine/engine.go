@@ -225,6 +225,7 @@ func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 
 // drop takes a machine out of the list.
 func (e *Engine) drop(id brig.ID) {
+	e.countLast(id)
 	e.mu.Lock()
 	cs, s, w := e.contexts[id], e.sleepers[id], e.ways[id]
 	delete(e.live, id)

@@ -37,6 +37,7 @@ func (e *Engine) countUsage() {
 
 // flushUsage writes what was used until now, and when keys were.
 func (e *Engine) flushUsage(ctx context.Context) error {
+	e.countWays()
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
 	var lines []brig.UsageLine
