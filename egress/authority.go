@@ -1,10 +1,11 @@
 package egress
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -26,15 +27,19 @@ const (
 
 // Authority issues the certificates with which TLS is ended for one sandbox,
 // and which only that sandbox trusts. The zero value is one that has not been
-// made yet: that happens when it is first used. Its key is only in memory;
-// Export is for who keeps it, sealed, so that the sandbox can be served by the
-// next server, too.
+// made yet: that happens when it is first used. Its key is only in memory.
 type Authority struct {
-	mu     sync.Mutex
+	seed []byte
+
+	mu     sync.Mutex // guards the fields below
 	key    *ecdsa.PrivateKey
 	cert   *x509.Certificate
 	leaves map[string]*tls.Certificate
 }
+
+// NewAuthority returns the authority of a seed, which has the same key each
+// time: what trusts it trusts the next server's, too. The seed is a secret.
+func NewAuthority(seed []byte) *Authority { return &Authority{seed: seed} }
 
 // Certificate returns the authority's certificate as PEM: what the sandbox
 // is to trust.
@@ -45,48 +50,6 @@ func (a *Authority) Certificate() ([]byte, error) {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), nil
-}
-
-// Export returns the authority with its private key, for ImportAuthority.
-func (a *Authority) Export() ([]byte, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.make(); err != nil {
-		return nil, err
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(a.key)
-	if err != nil {
-		return nil, fmt.Errorf("writing the authority's key: %w", err)
-	}
-	var b bytes.Buffer
-	for _, p := range []*pem.Block{{Type: "CERTIFICATE", Bytes: a.cert.Raw}, {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := pem.Encode(&b, p); err != nil {
-			return nil, fmt.Errorf("writing the authority: %w", err)
-		}
-	}
-	return b.Bytes(), nil
-}
-
-// ImportAuthority reads what Export wrote. Its errors do not quote it.
-func ImportAuthority(exported []byte) (*Authority, error) {
-	cert, rest := pem.Decode(exported)
-	key, _ := pem.Decode(rest)
-	if cert == nil || key == nil || cert.Type != "CERTIFICATE" || key.Type != "PRIVATE KEY" {
-		return nil, errors.New("this is no exported authority")
-	}
-	c, err := x509.ParseCertificate(cert.Bytes)
-	if err != nil {
-		return nil, errors.New("the authority's certificate cannot be read")
-	}
-	k, err := x509.ParsePKCS8PrivateKey(key.Bytes)
-	if err != nil {
-		return nil, errors.New("the authority's key cannot be read")
-	}
-	signer, ok := k.(*ecdsa.PrivateKey)
-	if !ok || !c.IsCA || !signer.PublicKey.Equal(c.PublicKey) {
-		return nil, errors.New("the authority's certificate and its key do not belong together")
-	}
-	return &Authority{key: signer, cert: c}, nil
 }
 
 // make makes the authority if it has not been made.
@@ -105,7 +68,11 @@ func (a *Authority) make() error {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	key, der, err := issue(cert, nil, nil)
+	own, err := ownKey(a.seed)
+	if err != nil {
+		return err
+	}
+	key, der, err := issue(cert, nil, own)
 	if err != nil {
 		return err
 	}
@@ -153,12 +120,32 @@ func (a *Authority) leaf(name string, now time.Time) (*tls.Certificate, error) {
 	return l, nil
 }
 
-// issue makes a key and a certificate for it, which parent signs; without a
-// parent it signs itself.
+// ownKey is the key of a seed; nil for none.
+func ownKey(seed []byte) (*ecdsa.PrivateKey, error) {
+	if len(seed) == 0 {
+		return nil, nil
+	}
+	for try := range 8 { // once in 2^32 it is no key of the curve
+		b, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprint("egress authority ", try), 32)
+		if err != nil {
+			return nil, fmt.Errorf("deriving a key: %w", err)
+		}
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), b); err == nil {
+			return key, nil
+		}
+	}
+	return nil, errors.New("the seed has no key")
+}
+
+// issue makes a certificate for a new key, which parent signs; without a
+// parent it is the signer's own, or signs itself.
 func issue(cert, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a key: %w", err)
+	key := signer
+	var err error
+	if parent != nil || key == nil {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, nil, fmt.Errorf("making a key: %w", err)
+		}
 	}
 	cert.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

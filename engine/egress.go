@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/x509"
 	"maps"
 	"net"
@@ -59,10 +61,21 @@ func (e *Engine) wayOf(id brig.ID) *way {
 	defer e.mu.Unlock()
 	w := e.ways[id]
 	if w == nil {
-		w = &way{authority: &egress.Authority{}}
+		w = &way{authority: egress.NewAuthority(e.seedOf(id))}
 		e.ways[id] = w
 	}
 	return w
+}
+
+// seedOf is what a sandbox's authority is made of, the same for each server
+// with the same seed.
+func (e *Engine) seedOf(id brig.ID) []byte {
+	if len(e.Seed) == 0 {
+		return nil
+	}
+	m := hmac.New(sha256.New, e.Seed)
+	m.Write([]byte("authority " + id))
+	return m.Sum(nil)
 }
 
 // checkEgress refuses rules that are wrong, and those that only an operator
