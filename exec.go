@@ -2,6 +2,7 @@ package brig
 
 import (
 	"io"
+	"strings"
 	"time"
 )
 
@@ -85,4 +86,20 @@ type Execution struct {
 type LogOptions struct {
 	// Tail keeps the last n lines; 0 keeps all.
 	Tail int
+	// Times puts before every line when it was begun, as LogTime does.
+	Times bool
+}
+
+// LogTime is a moment as it stands before a line of a log: in UTC, with
+// milliseconds and a space behind.
+func LogTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z ") }
+
+// CutLogTime takes the moment off a line of a log.
+func CutLogTime(line string) (at time.Time, rest string, ok bool) {
+	stamp, rest, ok := strings.Cut(line, " ")
+	at, err := time.Parse(time.RFC3339, stamp)
+	if !ok || err != nil {
+		return time.Time{}, line, false
+	}
+	return at, rest, true
 }

@@ -80,6 +80,8 @@ type Instance interface {
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.
 	Logs(ctx context.Context) (io.ReadCloser, error)
+	// TimedLogs is Logs with LogTime before every line.
+	TimedLogs(ctx context.Context) (io.ReadCloser, error)
 	// Log appends what an execution wrote.
 	Log(p []byte) error
 	// Usage is what the machine has used; Unimplemented where nobody counts.

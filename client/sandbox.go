@@ -116,6 +116,9 @@ func (c *Client) Logs(ctx context.Context, name string, o brig.LogOptions) (io.R
 	if o.Tail != 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
 	}
+	if o.Times {
+		q.Set("times", "true")
+	}
 	resp, err := c.send(ctx, request{method: http.MethodGet, path: sandboxPath(name, "logs"), query: q})
 	if err != nil {
 		return nil, err

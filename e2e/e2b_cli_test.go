@@ -13,7 +13,7 @@ import (
 // E2B's own command line.
 func TestE2BCommandLine(t *testing.T) {
 	s := startE2B(t)
-	dir := npm(t)
+	dir, begin := npm(t), time.Now().Add(-time.Second)
 	home := t.TempDir()
 	e2b := func(stdin string, args ...string) (out string, code int) {
 		t.Helper()
@@ -52,6 +52,15 @@ func TestE2BCommandLine(t *testing.T) {
 		t.Errorf("exec with input = %d: %s", code, out)
 	}
 	must("hello there", "sandbox", "logs", id)
+	var logs struct {
+		Logs []struct{ Timestamp time.Time }
+	}
+	s.call(t, "GET", "/v2/sandboxes/"+id+"/logs", nil, &logs)
+	for i, l := range logs.Logs {
+		if l.Timestamp.Before(begin) || l.Timestamp.After(time.Now().Add(time.Second)) || i > 0 && !l.Timestamp.After(logs.Logs[i-1].Timestamp) {
+			t.Errorf("line %d is of %v", i, l.Timestamp)
+		}
+	}
 	must("CPU", "sandbox", "metrics", id)
 	// connect wants a terminal, which script gives it.
 	cmd := exec.CommandContext(t.Context(), "script", "-qec", filepath.Join(dir, "node_modules/.bin/e2b")+" sandbox connect "+id, "/dev/null")

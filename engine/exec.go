@@ -264,7 +264,11 @@ func (e *Engine) Logs(ctx context.Context, name string, o brig.LogOptions) (_ io
 			return nil, err
 		}
 	}
-	all, err := in.Logs(ctx)
+	read := in.Logs
+	if o.Times {
+		read = in.TimedLogs
+	}
+	all, err := read(ctx)
 	if err != nil || o.Tail == 0 {
 		return all, err
 	}

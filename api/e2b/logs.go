@@ -32,11 +32,11 @@ type logEntry struct {
 // logger is what the command line takes entries to come from.
 const logger = "process"
 
-// entries reads a sandbox's log. Its lines have no times of their own: they
-// are numbered in milliseconds from the sandbox's beginning on, so that a
-// client that follows the log can say where it was.
+// entries reads a sandbox's log. No two lines have the same time, so that a
+// client that follows the log can say where it was: of lines of one millisecond
+// each is one later than the one before.
 func (d *Door) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error) {
-	log, err := d.Service.Logs(ctx, string(s.ID), brig.LogOptions{})
+	log, err := d.Service.Logs(ctx, string(s.ID), brig.LogOptions{Times: true})
 	if err != nil {
 		return nil, ended(s.ID, err)
 	}
@@ -46,13 +46,14 @@ func (d *Door) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error)
 		return nil, err
 	}
 	var out []logEntry
-	at := s.Created.UTC().Truncate(time.Millisecond)
+	last := s.Created.UTC().Truncate(time.Millisecond).Add(-time.Millisecond)
 	for line := range bytes.Lines(text) {
-		out = append(out, logEntry{
-			Timestamp: at, Level: "info", Message: strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\uFFFD"),
-			Fields: map[string]string{"logger": logger},
-		})
-		at = at.Add(time.Millisecond)
+		at, message, _ := brig.CutLogTime(strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\uFFFD"))
+		if !at.After(last) {
+			at = last.Add(time.Millisecond)
+		}
+		last = at
+		out = append(out, logEntry{Timestamp: at, Level: "info", Message: message, Fields: map[string]string{"logger": logger}})
 	}
 	return out, nil
 }

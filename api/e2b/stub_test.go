@@ -193,7 +193,8 @@ func (s *stub) Remove(ctx context.Context, name string) error {
 }
 
 func (s *stub) Logs(context.Context, string, brig.LogOptions) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader("one\ntwo \"2\"\nthree\n")), nil
+	// Two at the same time, and one that seems to be older than its sandbox.
+	return io.NopCloser(strings.NewReader("2126-01-02T03:04:05.000Z one\n2126-01-02T03:04:05.000Z two \"2\"\n2026-01-02T03:04:05.000Z three\n")), nil
 }
 
 func (s *stub) GetImage(_ context.Context, ref string) (*brig.Image, error) {

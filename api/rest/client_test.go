@@ -66,7 +66,7 @@ func TestClientRequests(t *testing.T) {
 		"egress":       {rules, func() { must(c.SetEgress(ctx, "box", rules)) }},
 		"no egress":    {brig.Egress{}, func() { must(c.SetEgress(ctx, "box", brig.Egress{})) }},
 		"stop":         {1500 * time.Millisecond, func() { must(c.Stop(ctx, "box", 1500*time.Millisecond)) }},
-		"logs":         {brig.LogOptions{Tail: 3}, nil},
+		"logs":         {brig.LogOptions{Tail: 3, Times: true}, nil},
 		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},
 		"remove image": {"sha256:aa", func() { must(nil, c.RemoveImage(ctx, "sha256:aa")) }},
 		"context": {

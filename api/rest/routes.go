@@ -72,7 +72,10 @@ func (a *api) routes() []route {
 		{id: "set-egress", method: put, pattern: "/v1/sandboxes/{name}/egress", tag: "sandboxes", summary: "Change where a running sandbox may connect to",
 			handle: a.setEgress, in: wire.Egress{}, out: wire.Sandbox{}},
 		{id: "logs", method: get, pattern: "/v1/sandboxes/{name}/logs", tag: "sandboxes", summary: "Get what a sandbox's programs wrote",
-			handle: a.logs, text: true, query: []parameter{{name: "tail", doc: "only the last lines; 0 for all", number: true}}},
+			handle: a.logs, text: true, query: []parameter{
+				{name: "tail", doc: "only the last lines; 0 for all", number: true},
+				{name: "times", doc: "true for the time, in UTC, before every line", yes: true},
+			}},
 
 		{id: "create-context", method: post, pattern: "/v1/sandboxes/{name}/contexts", tag: "code", summary: "Start an interpreter that keeps its variables",
 			handle: a.createContext, in: wire.ContextRequest{}, optional: true, out: wire.Context{}, status: http.StatusCreated},

@@ -108,7 +108,11 @@ func (a *api) logs(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	logs, err := a.Service.Logs(r.Context(), param(r, "name"), brig.LogOptions{Tail: tail})
+	times, err := yes(q, "times")
+	if err != nil {
+		return err
+	}
+	logs, err := a.Service.Logs(r.Context(), param(r, "name"), brig.LogOptions{Tail: tail, Times: times})
 	if err != nil {
 		return err
 	}

@@ -189,13 +189,14 @@ func (c *cli) sandboxGet() *cobra.Command {
 
 func (c *cli) sandboxLogs() *cobra.Command {
 	var tail int
+	var times bool
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print what its programs wrote, also after its end",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				r, err := svc.Logs(ctx, args[0], brig.LogOptions{Tail: tail})
+				r, err := svc.Logs(ctx, args[0], brig.LogOptions{Tail: tail, Times: times})
 				if err != nil {
 					return err
 				}
@@ -206,6 +207,7 @@ func (c *cli) sandboxLogs() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&tail, "tail", 0, "only the last `n` lines")
+	cmd.Flags().BoolVar(&times, "times", false, "when, before every line")
 	return cmd
 }
 

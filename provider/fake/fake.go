@@ -120,6 +120,7 @@ type instance struct {
 	mu    sync.Mutex // guards the fields below
 	exit  *brig.Exit
 	log   bytes.Buffer
+	timed bytes.Buffer // the same, with times
 	files map[string][]byte
 	execs []*brig.Execution
 	kept  map[string]brig.Kept
@@ -208,11 +209,24 @@ func (in *instance) Logs(context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(bytes.Clone(in.log.Bytes()))), nil
 }
 
+// TimedLogs implements brig.Instance.
+func (in *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return io.NopCloser(bytes.NewReader(bytes.Clone(in.timed.Bytes()))), nil
+}
+
 // Log implements brig.Instance.
 func (in *instance) Log(p []byte) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.log.Write(p)
+	for line := range bytes.Lines(p) {
+		if b := in.log.Bytes(); len(b) == 0 || b[len(b)-1] == '\n' {
+			in.timed.WriteString(brig.LogTime(time.Now()))
+		}
+		in.log.Write(line)
+		in.timed.Write(line)
+	}
 	return nil
 }
 

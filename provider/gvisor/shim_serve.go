@@ -189,6 +189,7 @@ type logWriter struct {
 	l    layout
 	f    *os.File
 	size int64
+	marks
 }
 
 // maxLog is how large a log file gets, in bytes. Two are kept.
@@ -199,7 +200,7 @@ func openLog(l layout) (*logWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	w := &logWriter{l: l, f: f}
+	w := &logWriter{l: l, f: f, marks: openMarks(f.Name())}
 	if st, err := f.Stat(); err == nil {
 		w.size = st.Size()
 	}
@@ -210,17 +211,25 @@ func openLog(l layout) (*logWriter, error) {
 // write whole.
 func (w *logWriter) Write(p []byte) (int, error) {
 	if w.size > maxLog {
+		_ = os.Rename(w.l.path(logFile)+timesSuffix, w.l.path(oldLogFile)+timesSuffix) // there may be none
 		if err := os.Rename(w.l.path(logFile), w.l.path(oldLogFile)); err == nil {
 			if next, err := openLog(w.l); err == nil {
-				w.f.Close()
+				_ = w.Close() // what was in it is written
 				*w = *next
 			}
 		}
 	}
 	n, err := w.f.Write(p)
 	w.size += int64(n)
+	// The end of what was appended is where we are now, whoever else appends.
+	if end, err := w.f.Seek(0, io.SeekCurrent); err == nil && n > 0 {
+		w.wrote(end - int64(n))
+	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (w *logWriter) Close() error { return w.f.Close() }
+func (w *logWriter) Close() error {
+	w.marks.close()
+	return w.f.Close()
+}

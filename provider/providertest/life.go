@@ -63,6 +63,49 @@ func testLogs(t *testing.T, h Harness) {
 	}
 }
 
+// testLogTimes checks that lines are told with the times at which they came.
+func testLogTimes(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	begin := time.Now().Truncate(time.Millisecond)
+	say := func(text string) {
+		t.Helper()
+		if err := in.Log([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("the first line\nand the second ")
+	between := time.Now()
+	time.Sleep(1100 * time.Millisecond)
+	say("line, which ends later\n\nthe fourth line")
+	if err := in.Stop(t.Context(), 0, brig.Stopped); err != nil {
+		t.Fatal(err)
+	}
+	r, err := in.TimedLogs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, end := strings.Split(string(b), "\n"), time.Now()
+	want := []string{"the first line", "and the second line, which ends later", "", "the fourth line"}
+	if len(lines) != len(want) {
+		t.Fatalf("%q", b)
+	}
+	for i, line := range lines {
+		at, rest, ok := brig.CutLogTime(line)
+		from, to := begin, between
+		if i > 1 {
+			from, to = between, end
+		}
+		if !ok || rest != want[i] || at.Before(from) || at.After(to) {
+			t.Errorf("%q, want %q between %v and %v", line, want[i], from, to)
+		}
+	}
+}
+
 func withMain(h Harness, real, fake string) func(*brig.Spec) {
 	return func(s *brig.Spec) {
 		cmd := words(fake)

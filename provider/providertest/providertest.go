@@ -62,6 +62,7 @@ func Run(t *testing.T, h Harness) {
 		{"CollectIsPicky", true, testCollectIsPicky},
 		{"CollectIsBounded", true, testCollectIsBounded},
 		{"Logs", false, testLogs},
+		{"LogTimes", false, testLogTimes},
 		{"MainProgram", false, testMainProgram},
 		{"MainProgramMissing", false, testMainProgramMissing},
 		{"Lease", false, testLease},
