@@ -86,8 +86,8 @@ func TestPullsInLine(t *testing.T) {
 	if brig.KindOf(errs[gone]) != brig.Canceled {
 		t.Errorf("who went: %v", errs[gone])
 	}
-	errs[gone] = nil
-	if err := errors.Join(append(errs, err)...); err != nil {
+	errs[gone] = err // of the one in its place
+	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
 	if most != atOnce {
