@@ -46,7 +46,7 @@ func pooled(n int) engine.PoolOptions {
 }
 
 // newRig starts a server. What is returned must be closed.
-func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions) (_ *rig, err error) {
+func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change ...func(*engine.Options)) (_ *rig, err error) {
 	g := &rig{workbench: w, ctx: brig.WithActor(ctx, brig.Actor{Name: "bench", Tenant: tenant, Role: brig.Operator})}
 	for _, kind := range pool.Warm {
 		g.warm += kind.Count
@@ -74,10 +74,14 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions) (_ *rig
 	if err := founded(ctx, g.store); err != nil {
 		return nil, err
 	}
-	g.engine = engine.New(ctx, engine.Options{
+	o := engine.Options{
 		Capacity: engine.Capacity{Room: room}, Pool: pool,
 		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, Bounds: cfg.bounds(), Log: log,
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	g.engine = engine.New(ctx, o)
 	g.undo = append(g.undo, g.stop)
 	g.began = time.Now()
 	if err := g.engine.Recover(g.ctx); err != nil {

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+//go:embed bench_egress.py
+var egressScript string
+
+// egressLarge is how much is fetched to see how fast bytes come.
+const egressLarge = 64 << 20
+
+func (c *cli) benchEgress() *cobra.Command {
+	var rounds, asks int
+	cmd := &cobra.Command{
+		Use:   "egress",
+		Short: "Time connections out of a sandbox beside direct ones: by address, by name, looked at",
+		Args:  cobra.NoArgs,
+		RunE:  c.bench(func(ctx context.Context, w *workbench) error { return w.egress(ctx, rounds, asks) }),
+	}
+	cmd.Flags().IntVarP(&rounds, "rounds", "n", 5, "rounds of each")
+	cmd.Flags().IntVar(&asks, "asks", 20, "requests of each round, each on a connection of its own")
+	return cmd
+}
+
+// outbound is one way to a server, and what was measured of it.
+type outbound struct {
+	name, host, target string // the target is what is connected to
+	port               int
+	secure, bare       bool
+	direct             *outbound // what it is compared with
+	MS                 []float64 `json:"ms"`
+	MBPerSec           []float64 `json:"mb_per_s"`
+}
+
+func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
+	own, err := ownAddress()
+	if err != nil {
+		return err
+	}
+	plain, secure, roots, err := egressServers(own)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	defer secure.Close()
+	g, err := w.newRig(ctx, engine.PoolOptions{}, func(o *engine.Options) {
+		o.Egress = engine.EgressOptions{Resolver: always(own), Roots: roots}
+	})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	box, err := g.engine.Create(g.ctx, brig.Spec{TTL: time.Hour, Limits: brig.Limits{Memory: brig.GiB, CPUs: 2}, Egress: brig.Egress{Rules: []brig.EgressRule{
+		{CIDR: own.String()}, {Host: "plain.test"}, {Host: "looked.test", Methods: []string{"GET"}},
+	}}})
+	if err != nil {
+		return err
+	}
+	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
+	here := own.String()
+	direct := &outbound{name: "direct, HTTP", host: here, target: here, port: port(plain), bare: true}
+	directTLS := &outbound{name: "direct, HTTPS", host: "plain.test", target: here, port: port(secure), secure: true, bare: true}
+	everyone := []*outbound{
+		direct,
+		{name: "by address, HTTP", host: here, target: here, port: port(plain), direct: direct},
+		{name: "by name, HTTP", host: "plain.test", target: "plain.test", port: port(plain), direct: direct},
+		{name: "looked at, HTTP", host: "looked.test", target: "looked.test", port: port(plain), direct: direct},
+		directTLS,
+		{name: "by name, HTTPS", host: "plain.test", target: "plain.test", port: port(secure), secure: true, direct: directTLS},
+		{name: "looked at, HTTPS", host: "looked.test", target: "looked.test", port: port(secure), secure: true, direct: directTLS},
+	}
+	for round := range rounds + 1 {
+		for _, o := range everyone {
+			m, err := g.measureEgress(ctx, box.Spec.Name, o, asks)
+			if err != nil {
+				return fmt.Errorf("%s: %w", o.name, err)
+			}
+			if round > 0 { // the first one warms up
+				o.MS, o.MBPerSec = append(o.MS, m.MS...), append(o.MBPerSec, m.MBPerSec...)
+			}
+		}
+	}
+	r := &report{Bench: "egress", About: fmt.Sprintf("%d rounds of %d requests, each on a connection of its own, and of %d MiB; a Python client in a sandbox and on the host, a server on the host", rounds, asks, egressLarge>>20)}
+	for _, o := range everyone {
+		row := r.row(o.name).set("count", float64(len(o.MS))).set("p50_ms", quantile(o.MS, 0.5)).set("p99_ms", quantile(o.MS, 0.99)).
+			set("mb_per_s", quantile(o.MBPerSec, 0.5))
+		if o.direct != nil {
+			row.peer = o.direct.name
+			row.set("ratio", quantile(o.MS, 0.5)/quantile(o.direct.MS, 0.5))
+		}
+	}
+	return w.show(r)
+}
+
+// measureEgress has one way measured, in the sandbox or by a Python of the
+// host.
+func (g *rig) measureEgress(ctx context.Context, name string, o *outbound, asks int) (*outbound, error) {
+	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], asks)
+	var out []byte
+	if o.bare {
+		cmd := exec.CommandContext(ctx, "python3", "-c", code)
+		b, err := cmd.Output()
+		if err != nil {
+			return nil, err
+		}
+		out = b
+	} else {
+		res, err := g.engine.RunCode(g.ctx, name, brig.Code{Language: brig.Python, Source: code, Timeout: 5 * time.Minute}, nil)
+		if err != nil {
+			return nil, err
+		}
+		if res.Error != nil {
+			return nil, fmt.Errorf("in the sandbox: %s: %s", res.Error.Name, res.Error.Value)
+		}
+		out = res.Stdout.Head
+	}
+	m := &outbound{}
+	if err := json.Unmarshal([]byte(strings.TrimSpace(string(out))), m); err != nil {
+		return nil, fmt.Errorf("decode %q: %w", out, err)
+	}
+	return m, nil
+}
+
+// egressServers serve by HTTP and by HTTPS.
+func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.CertPool, err error) {
+	large := make([]byte, 1<<20)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(egressLarge))
+		for range egressLarge / len(large) {
+			if _, err := w.Write(large); err != nil {
+				return
+			}
+		}
+	})
+	listen := func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(own.String(), "0")) }
+	plain, secure = httptest.NewUnstartedServer(mux), httptest.NewUnstartedServer(mux)
+	_, _ = plain.Listener.Close(), secure.Listener.Close() // theirs are on loopback, which a sandbox has one of its own
+	if plain.Listener, err = listen(); err != nil {
+		return nil, nil, nil, err
+	}
+	if secure.Listener, err = listen(); err != nil {
+		return nil, nil, nil, err
+	}
+	cert, roots, err := selfSigned("plain.test", "looked.test")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
+	plain.Start()
+	secure.StartTLS()
+	return plain, secure, roots, nil
+}
+
+// always resolves every name to one address.
+type always netip.Addr
+
+// LookupNetIP implements egress.Resolver.
+func (a always) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.Addr(a)}, nil
+}
+
+// ownAddress is an address of this machine that is not its loopback's.
+func ownAddress() (netip.Addr, error) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, i := range list {
+		if p, ok := i.(*net.IPNet); ok {
+			if a, ok := netip.AddrFromSlice(p.IP); ok && a.Unmap().Is4() && !a.Unmap().IsLoopback() && !a.Unmap().IsLinkLocalUnicast() {
+				return a.Unmap(), nil
+			}
+		}
+	}
+	return netip.Addr{}, brig.Errorf(brig.FailedPrecondition, "this machine has no address but its loopback's").
+		WithHint("give it one, for example on a dummy interface")
+}
