@@ -32,6 +32,8 @@ type Event struct {
 	Rule    int      // which rule decided; -1 is none
 	Why     string   // why not, in a few words
 	Secrets []string // names of those whose values were put into it
+	// Missed is how many events were too many to be told since the last.
+	Missed int64
 }
 
 // Secret is a value that is put into requests in the place of a placeholder.

@@ -79,7 +79,7 @@ const (
 )
 
 // Start gives a sandbox its way out. The session has the link and ends with it.
-func Start(link brig.Uplink, o Options) (*Session, error) {
+func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
@@ -96,7 +96,7 @@ func Start(link brig.Uplink, o Options) (*Session, error) {
 		Options: o, link: link, names: newNames(), end: &endpoint{link: link},
 		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{},
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.Update(o.Rules)
 	var err error
 	if s.stack, err = newStack(s.end, s.accept); err != nil {
@@ -171,13 +171,15 @@ func (s *Session) shut() {
 	s.stack.Destroy()
 }
 
-// report tells of an event, unless there are too many.
+// report tells of an event, unless there are too many. What was let out is
+// always told.
 func (s *Session) report(e Event) {
-	if !s.events.Allow() {
+	let := e.Allowed && e.What != Lookup
+	if !let && !s.events.Allow() {
 		s.lost.Add(1)
 		return
 	}
-	e.At = time.Now().UTC()
+	e.At, e.Missed = time.Now().UTC(), s.lost.Swap(0)
 	s.Report(e)
 }
 

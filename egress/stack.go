@@ -42,7 +42,9 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate))
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 4 << 20}
 	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &receive))
-	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 4 << 20}
+	// What one connection has on its way fits into what an uplink has room for:
+	// it loses nothing by itself.
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 1 << 20}
 	check("send buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &send))
 	check("interface", s.CreateNIC(nic, end))
 	check("any address", s.SetPromiscuousMode(nic, true))

@@ -93,7 +93,7 @@ func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world
 		f(&o)
 	}
 	var err error
-	if l.Session, err = Start(host, o); err != nil {
+	if l.Session, err = Start(t.Context(), host, o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Session.Close)

@@ -120,7 +120,7 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 		return err
 	}
 	o := e.Options.Egress
-	w.session, err = egress.Start(link, egress.Options{
+	w.session, err = egress.Start(ctx, link, egress.Options{
 		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
 		Secrets: func() []egress.Secret { return e.brokered(rec) },
 		Report:  func(ev egress.Event) { e.noteEgress(rec, ev) },

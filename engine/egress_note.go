@@ -42,7 +42,7 @@ func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
 	n := &e.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ev.Allowed || n.room(rec, e.Now()) {
+	if n.room(rec, e.Now(), ev) {
 		n.pending = append(n.pending, e.egressEvent(rec, ev))
 	}
 	if !n.due && e.ctx.Err() == nil {
@@ -51,8 +51,9 @@ func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
 	}
 }
 
-// room reports whether one more refusal may be told, and counts it otherwise.
-func (n *egressNotes) room(rec *brig.Record, now time.Time) bool {
+// room reports whether one more refusal may be told, and counts it otherwise,
+// with those that were missed before.
+func (n *egressNotes) room(rec *brig.Record, now time.Time, ev egress.Event) bool {
 	d := n.denials[rec.ID]
 	if d == nil {
 		d = &denials{rec: rec, room: noteDenials, at: now}
@@ -60,6 +61,10 @@ func (n *egressNotes) room(rec *brig.Record, now time.Time) bool {
 			n.denials = map[brig.ID]*denials{}
 		}
 		n.denials[rec.ID] = d
+	}
+	d.more += int(ev.Missed)
+	if ev.Allowed {
+		return true
 	}
 	if made := int(now.Sub(d.at) / noteEvery); made > 0 {
 		d.room, d.at = min(d.room+made, noteDenials), now
