@@ -18,6 +18,7 @@ func TestService(t *testing.T) {
 	}
 	h := newHouse(t, nil)
 	servicetest.Run(t, servicetest.Harness{Service: h, Context: tenant("acme"), OtherContext: tenant("rival")})
+	h.Close() // who ran a program does not wait for its machine's end
 	if left := h.provider.Machines(); len(left) != 0 {
 		t.Errorf("machines %v are left", left)
 	}
