@@ -66,6 +66,8 @@ type Instance interface {
 	// Collect reads the artifacts in dir, and names those that were too many
 	// or too large.
 	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
+	// Trees carries its directories.
+	Trees
 	// Files are the machine's.
 	Files() Files
 	// Dial connects to a port inside; see Service.Dial.

@@ -159,6 +159,12 @@ func (a *Agent) Serve(c net.Conn) {
 		w.done(put(*call.Put, r, &a.making))
 	case call.Op == wire.OpCollect && call.Collect != nil:
 		w.done(collect(*call.Collect, w))
+	case call.Op == wire.OpPack && call.Tree != nil:
+		w.done(pack(*call.Tree, w))
+	case call.Op == wire.OpUnpack && call.Tree != nil:
+		w.done(unpack(*call.Tree, r, &a.making))
+	case call.Op == wire.OpQuiet && call.Stop != nil:
+		w.done(quiet(*call.Stop))
 	case call.Op == wire.OpStop && call.Stop != nil:
 		stop(*call.Stop)
 		w.ok()

@@ -155,3 +155,26 @@ func stop(s wire.Stop) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// quiet ends every process but the agent: they are asked, then killed until
+// none is left. What forks faster than it is killed stays.
+func quiet(s wire.Stop) error {
+	for deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + quietTime); time.Now().Before(deadline); {
+		if s.GraceMS > 0 {
+			stop(s)
+			s.GraceMS = 0
+		}
+		left := pids()
+		if len(left) == 0 {
+			return nil
+		}
+		for _, id := range left {
+			syscall.Kill(id, syscall.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return failure("internal", "", "processes are made faster than they end")
+}
+
+// quietTime is how long quiet goes on killing.
+const quietTime = 5 * time.Second

@@ -34,6 +34,7 @@ type Call struct {
 	Port    int      `json:",omitempty"`
 	FS      *FS      `json:",omitempty"`
 	Uplink  *Uplink  `json:",omitempty"`
+	Tree    *Tree    `json:",omitempty"`
 }
 
 // Exec asks for a process. A connection that is lost never kills it; only

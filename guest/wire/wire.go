@@ -27,7 +27,7 @@ const MaxPayload = 1 << 20
 type Type byte
 
 // The types of frame. The host sends the first group, the agent the second,
-// both send File and FileData.
+// both send File, FileData, Node and NodeEnd.
 const (
 	TypeCall     Type = 1 // JSON Call, first on every connection
 	TypeStdin    Type = 2 // bytes for the process's standard input
@@ -35,6 +35,8 @@ const (
 	TypeFile     Type = 4 // JSON File: a file follows in FileData frames
 	TypeFilesEnd Type = 5 // no more files
 	TypeFileData Type = 6
+	TypeNode     Type = 7 // JSON Node of a tree; a regular file's content follows in FileData frames
+	TypeNodeEnd  Type = 8 // the end of that content
 
 	TypeStarted Type = 16 // the process runs; JSON Started
 	TypeStdout  Type = 17

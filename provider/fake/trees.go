@@ -1,0 +1,56 @@
+package fake
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Unpack implements brig.Instance. There are no links, and nothing is sealed.
+func (in *instance) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, source func(put func(brig.Node, io.Reader) error) error) error {
+	t := tree{in}
+	return source(func(n brig.Node, r io.Reader) error {
+		at := brig.Path{Name: path.Join(dir, n.Path), User: o.User}
+		switch n.Type {
+		case brig.RegularFile:
+			_, err := t.Write(ctx, at, brig.FileWrite{Mode: n.Mode}, r)
+			return err
+		case brig.Directory:
+			if _, err := t.MakeDir(ctx, at); brig.KindOf(err) != brig.AlreadyExists {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Pack implements brig.Instance.
+func (in *instance) Pack(ctx context.Context, dir string, on func(brig.Node, io.Reader) error) error {
+	t := tree{in}
+	all, err := t.List(ctx, brig.Path{Name: dir}, 1000)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		n := brig.Node{Path: e.Path[len(dir)+1:], Type: e.Type, Mode: e.Mode, Size: e.Size, Modified: e.Modified}
+		if e.Type != brig.RegularFile {
+			err = on(n, nil)
+		} else {
+			in.mu.Lock()
+			data := bytes.Clone(in.files[e.Path])
+			in.mu.Unlock()
+			err = on(n, bytes.NewReader(data))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Quiet implements brig.Instance. What runs ends with the machine.
+func (in *instance) Quiet(context.Context, time.Duration) error { return nil }
