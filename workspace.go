@@ -1,0 +1,149 @@
+package brig
+
+import (
+	"context"
+	"time"
+)
+
+// Workspace is a directory that outlives sandboxes. It is a line of versions,
+// none of which ever changes.
+type Workspace struct {
+	// Name is unique among the tenant's workspaces; see ValidName.
+	Name string
+	// ID tells it from others of its name, before and after.
+	ID string
+	// Store is where it is kept: "local" or "s3".
+	Store   string
+	Created time.Time
+	// Head is the newest version, nil before the first.
+	Head *WorkspaceVersion
+}
+
+// WorkspaceVersion is what is known of one version.
+type WorkspaceVersion struct {
+	// Number counts from 1.
+	Number int
+	// Digest is that of all names, modes and contents. Versions that hold the
+	// same have the same.
+	Digest string
+	// Base is the version that it was made from, 0 for none.
+	Base  int
+	Files int
+	// Size is the sum of the files' sizes, in bytes.
+	Size    int64
+	Created time.Time
+	// Actor made it, out of Sandbox, if it came from one.
+	Actor   string
+	Sandbox ID `json:",omitempty"`
+	// Restored is the version whose content this is again.
+	Restored int `json:",omitempty"`
+}
+
+// WorkspaceMode says what becomes of what a sandbox writes in its workspace.
+type WorkspaceMode string
+
+// The modes of a workspace in a sandbox.
+const (
+	// WorkspaceReadOnly lets nobody write, and nothing is kept.
+	WorkspaceReadOnly WorkspaceMode = "read_only"
+	// WorkspaceOverlay keeps what is written in the sandbox alone, until
+	// somebody commits it.
+	WorkspaceOverlay WorkspaceMode = "overlay"
+	// WorkspaceDirect makes a version of what was written when the sandbox
+	// ends, too.
+	WorkspaceDirect WorkspaceMode = "direct"
+)
+
+// WorkspaceModes lists every mode.
+var WorkspaceModes = []WorkspaceMode{WorkspaceReadOnly, WorkspaceOverlay, WorkspaceDirect}
+
+// WorkspaceUse says which workspace a sandbox has at /workspace, and what it
+// may do with it.
+type WorkspaceUse struct {
+	// Name is the workspace's. Empty is none.
+	Name string `json:",omitempty"`
+	// Mode is one of WorkspaceModes. Default overlay.
+	Mode WorkspaceMode `json:",omitempty"`
+	// Prefixes are the paths, relative to /workspace, at and below which a
+	// commit may change something. Default everywhere.
+	Prefixes []string `json:",omitempty"`
+	// Version is the one that the sandbox begins with. Default the newest. In
+	// a sandbox that exists it is what the next commit is compared with.
+	Version int `json:",omitempty"`
+	// ID is the workspace's. The engine fills it in.
+	ID string `json:",omitempty"`
+}
+
+// WorkspaceCommit is what became of a commit.
+type WorkspaceCommit struct {
+	// Name is the workspace's.
+	Name string
+	// Version is the newest now. It is the one before if nothing had changed.
+	Version *WorkspaceVersion
+	// Changes are those that were made, by path, at most MaxWorkspaceTold of
+	// them; Changed counts all.
+	Changes []WorkspaceChange
+	Changed int
+	// Skipped are what the version does not have, though the sandbox does, and
+	// why; as many as of Changes. Passed counts all.
+	Skipped []WorkspaceSkip
+	Passed  int
+	// Error says why nothing was committed at a sandbox's end.
+	Error *ProgramError `json:",omitempty"`
+}
+
+// WorkspaceChange is one path in which two versions differ.
+type WorkspaceChange struct {
+	// Path is relative to /workspace. What is not UTF-8 in it is written as
+	// \xNN.
+	Path string
+	Kind WorkspaceChangeKind
+	Type EntryType // of what is there after, or was before a removal
+	// Size is that of what is there after.
+	Size int64
+}
+
+// WorkspaceChangeKind is how a path differs.
+type WorkspaceChangeKind string
+
+// The kinds of changes of a workspace.
+const (
+	WorkspaceAdded   WorkspaceChangeKind = "added"
+	WorkspaceChanged WorkspaceChangeKind = "changed"
+	WorkspaceRemoved WorkspaceChangeKind = "removed"
+)
+
+// WorkspaceSkip is a path that was left out of a version, and why.
+type WorkspaceSkip struct{ Path, Reason string }
+
+// The bounds of a workspace.
+const (
+	MaxWorkspaceFiles  = 100_000  // files, directories and links of a version
+	MaxWorkspaceFile   = 16 * GiB // bytes of one file
+	MaxWorkspaceSize   = 64 * GiB // bytes of a version
+	MaxWorkspaceTold   = 1000     // paths that an answer names
+	MaxWorkspacePrefix = 64       // prefixes of a sandbox
+)
+
+// WorkspaceService is what a Service does with workspaces.
+type WorkspaceService interface {
+	// CreateWorkspace makes an empty workspace. A taken name is AlreadyExists.
+	CreateWorkspace(ctx context.Context, name string) (*Workspace, error)
+	// Workspaces lists the tenant's, by name.
+	Workspaces(ctx context.Context) ([]*Workspace, error)
+	// RemoveWorkspace forgets a workspace with all versions. Sandboxes that
+	// have it keep their files, and cannot commit them any more.
+	RemoveWorkspace(ctx context.Context, name string) error
+	// WorkspaceVersions lists a workspace's versions, newest first.
+	WorkspaceVersions(ctx context.Context, name string) ([]*WorkspaceVersion, error)
+	// DiffWorkspace lists the paths in which two versions differ. Version 0 is
+	// the empty one before the first.
+	DiffWorkspace(ctx context.Context, name string, from, to int) ([]WorkspaceChange, error)
+	// RestoreWorkspace makes a new version with the content of an old one.
+	RestoreWorkspace(ctx context.Context, name string, version int) (*WorkspaceVersion, error)
+	// CommitWorkspace makes a version of what a sandbox has at /workspace: its
+	// changes since the version that it began with, on top of the newest. If
+	// somebody else has changed one of these paths meanwhile it is
+	// FailedPrecondition, and nothing has changed.
+	CommitWorkspace(ctx context.Context, sandbox string) (*WorkspaceCommit, error)
+}

@@ -1,0 +1,216 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// small is up to which size a content is held in memory, in bytes, and atOnce
+// how many are on their way.
+const (
+	small  = 1 << 20
+	atOnce = 16
+)
+
+// Capture is a tree on its way into a new version.
+type Capture struct {
+	s       *Store
+	tenant  string
+	use     brig.WorkspaceUse
+	sandbox brig.ID
+	release func()
+	base    *Snapshot // what the sandbox had
+	allowed policy
+	files   manifest
+	skipped []brig.WorkspaceSkip
+	passed  int
+	total   int64
+	buf     []byte
+
+	work  sync.WaitGroup
+	slots chan struct{}
+	mu    sync.Mutex // guards the fields below
+	known map[string]bool
+	err   error // of a content that could not be written
+}
+
+// Begin begins a version of the workspace that a sandbox has. Close ends it.
+func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse) (*Capture, error) {
+	release, err := s.o.Hold(false)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	c := &Capture{
+		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{},
+		slots: make(chan struct{}, atOnce), known: map[string]bool{}, buf: make([]byte, small+1),
+	}
+	n, err := s.find(ctx, tenant, use.Name)
+	if err == nil && n.ID != use.ID {
+		err = brig.Errorf(brig.FailedPrecondition, "workspace %q is another one than the sandbox began with", use.Name).
+			WithHint("copy the files out of the sandbox")
+	}
+	if err == nil {
+		c.base, err = s.open(ctx, tenant, use.Name, use.ID, use.Version)
+	}
+	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == sandbox && c.base.rec.Own != "" {
+		c.base.files, err = s.manifest(ctx, tenant, c.base.rec.Own)
+		err = unavailable(err)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	for _, e := range c.base.files {
+		if e.digest != "" {
+			c.known[e.digest] = true
+		}
+	}
+	return c, nil
+}
+
+// Close ends a capture. What it has written and no version names is swept some
+// day.
+func (c *Capture) Close() {
+	c.work.Wait()
+	c.release()
+}
+
+// skip remembers that something does not come along.
+func (c *Capture) skip(at, why string) {
+	if c.passed++; len(c.skipped) < brig.MaxWorkspaceTold {
+		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(at), Reason: why})
+	}
+}
+
+func tooMuch(what string, most any) error {
+	return brig.Errorf(brig.FailedPrecondition, "the workspace has too much: %s", what).
+		WithHint("a version has at most %v; remove some, or keep them outside /workspace", most)
+}
+
+// Add takes a node as it comes out of a machine.
+func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
+	if n.Skipped != "" {
+		// What the version had there stays: it was not seen to be gone.
+		for p, e := range c.base.files {
+			if n.Path == "." || p == n.Path || strings.HasPrefix(p, n.Path+"/") {
+				c.files[p] = e
+			}
+		}
+		c.skip(n.Path, n.Skipped)
+		return nil
+	}
+	if len(c.files) >= brig.MaxWorkspaceFiles {
+		return tooMuch("files", fmt.Sprint(brig.MaxWorkspaceFiles, " files"))
+	}
+	if !localPath(n.Path) {
+		return fmt.Errorf("a node of %.100q", n.Path) // its provider looks already
+	}
+	e := &entry{Node: n}
+	if n.Type == brig.RegularFile {
+		if err := c.content(ctx, e, r); err != nil {
+			return err
+		}
+		if c.total += e.Size; c.total > brig.MaxWorkspaceSize {
+			return tooMuch("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
+		}
+	}
+	c.files[n.Path] = e
+	return nil
+}
+
+// content reads a file, and writes it where the store does not have it yet and
+// the policy allows that it changes.
+func (c *Capture) content(ctx context.Context, e *entry, r io.Reader) error {
+	n, err := io.ReadFull(r, c.buf)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n <= small:
+		sum := sha256.Sum256(c.buf[:n])
+		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
+		if n > 0 && c.wants(e) {
+			return c.keep(ctx, e.digest, bytes.Clone(c.buf[:n]))
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r))
+}
+
+// wants reports whether a content must be written, and that it will be.
+func (c *Capture) wants(e *entry) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known[e.digest] || !c.allowed.covers(e.Path) {
+		return false
+	}
+	c.known[e.digest] = true
+	return true
+}
+
+// keep writes a small content while others are read.
+func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
+	c.slots <- struct{}{}
+	c.work.Go(func() {
+		defer func() { <-c.slots }()
+		err := c.s.o.Put(ctx, blobKey(c.tenant, digest), data)
+		failpoint.Hit("workspace.kept")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err = errors.Join(c.err, err)
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return unavailable(c.err)
+}
+
+// large writes a content of which only its end tells what it is.
+func (c *Capture) large(ctx context.Context, e *entry, r io.Reader) error {
+	sum := sha256.New()
+	var to io.Writer = sum
+	var stage Stage
+	if c.allowed.covers(e.Path) {
+		var err error
+		if stage, err = c.s.o.Stage(ctx); err != nil {
+			return unavailable(err)
+		}
+		defer stage.Drop()
+		to = io.MultiWriter(sum, storing{stage})
+	}
+	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, small))
+	if err != nil {
+		return err
+	}
+	if n > brig.MaxWorkspaceFile {
+		return tooMuch("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
+	}
+	e.Size, e.digest = n, hex.EncodeToString(sum.Sum(nil))
+	if !c.wants(e) {
+		return nil
+	}
+	key := blobKey(c.tenant, e.digest)
+	there, err := c.s.o.Has(ctx, key)
+	if err == nil && !there {
+		err = stage.Keep(ctx, key)
+	}
+	failpoint.Hit("workspace.large")
+	return unavailable(err)
+}
+
+// storing says of what fails that it was the store, not the machine.
+type storing struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (s storing) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	return n, unavailable(err)
+}

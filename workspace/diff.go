@@ -1,0 +1,143 @@
+package workspace
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+)
+
+// change is how one path differs. before and after are nil where nothing is.
+type change struct {
+	path          string
+	before, after *entry
+}
+
+// diff lists the paths in which two manifests differ, in order.
+func diff(from, to manifest) []change {
+	var out []change
+	for p, e := range from {
+		if t := to[p]; t == nil || !e.same(t) {
+			out = append(out, change{p, e, t})
+		}
+	}
+	for p, t := range to {
+		if from[p] == nil {
+			out = append(out, change{p, nil, t})
+		}
+	}
+	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.path, b.path) })
+	return out
+}
+
+// tell is what callers are told of changes, at most so many.
+func tell(list []change, most int) []brig.WorkspaceChange {
+	out := []brig.WorkspaceChange{}
+	for _, c := range list[:min(len(list), most)] {
+		w := brig.WorkspaceChange{Path: Printable(c.path), Kind: brig.WorkspaceChanged}
+		switch {
+		case c.before == nil:
+			w.Kind = brig.WorkspaceAdded
+		case c.after == nil:
+			w.Kind, w.Type = brig.WorkspaceRemoved, c.before.Type
+		}
+		if c.after != nil {
+			w.Type, w.Size = c.after.Type, c.after.Size
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// Printable is a path as callers are told it: what is not UTF-8, control
+// characters and backslashes are escaped.
+func Printable(p string) string {
+	var b strings.Builder
+	for i, r := range p {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(p[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, p[i])
+		case r < ' ', r == 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r == '\\':
+			b.WriteString(`\\`)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// policy says where a commit may change something.
+type policy []string
+
+// allows reports whether a change is allowed. What leads to a prefix may be
+// made, and nothing else of it.
+func (p policy) allows(c change) bool {
+	if len(p) == 0 {
+		return true
+	}
+	for _, prefix := range p {
+		if c.path == prefix || strings.HasPrefix(c.path, prefix+"/") {
+			return true
+		}
+		if strings.HasPrefix(prefix, c.path+"/") && c.before == nil && c.after.Type == brig.Directory {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether a change of some kind may be allowed at a path.
+func (p policy) covers(at string) bool {
+	return p.allows(change{path: at, after: &entry{Node: brig.Node{Type: brig.Directory}}})
+}
+
+// CheckPrefixes checks the paths at and below which a commit may change
+// something, and cleans them.
+func CheckPrefixes(list []string) ([]string, error) {
+	if len(list) > brig.MaxWorkspacePrefix {
+		return nil, brig.InvalidField("workspace.prefixes", "%d are too many", len(list)).WithHint("give at most %d", brig.MaxWorkspacePrefix)
+	}
+	var out []string
+	for i, p := range list {
+		clean := path.Clean(strings.TrimPrefix(p, "/workspace/"))
+		if p == "" || !localPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", Printable(p[:min(len(p), 100)])).
+				WithHint("give paths relative to /workspace, for example outputs")
+		}
+		out = append(out, clean)
+	}
+	return out, nil
+}
+
+// merge puts changes on top of a manifest that may have others. A path that
+// both have changed, to something else, is returned.
+func merge(base, head manifest, mine []change) (merged manifest, conflict string) {
+	merged = manifest{}
+	for p, e := range head {
+		merged[p] = e
+	}
+	for _, c := range mine {
+		was, is := base[c.path], head[c.path]
+		moved := (was == nil) != (is == nil) || was != nil && !was.same(is)
+		agree := c.after == nil && is == nil || c.after != nil && is != nil && c.after.same(is)
+		if moved && !agree {
+			return nil, c.path
+		}
+		if c.after == nil {
+			delete(merged, c.path)
+		} else {
+			merged[c.path] = c.after
+		}
+	}
+	for p := range merged {
+		if above := path.Dir(p); above != "." && (merged[above] == nil || merged[above].Type != brig.Directory) {
+			return nil, p // somebody removed what it is in, or made a file of it
+		}
+	}
+	return merged, ""
+}

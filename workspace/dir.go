@@ -1,0 +1,263 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir keeps objects in a folder, one file for each.
+type Dir struct {
+	path string
+	lock sync.RWMutex // of this process's own; the file is for others
+}
+
+var _ Objects = (*Dir)(nil)
+
+// What is in the folder beside objects' folders.
+const (
+	stagingDir = "staging"
+	holdFile   = "hold"
+)
+
+// staleAge is when something staged belongs to nobody any more.
+const staleAge = 24 * time.Hour
+
+// OpenDir opens a folder, which is made if it is not there.
+func OpenDir(path string) (*Dir, error) {
+	d := &Dir{path: path}
+	if err := os.MkdirAll(filepath.Join(path, stagingDir), 0o700); err != nil {
+		return nil, err
+	}
+	left, err := os.ReadDir(filepath.Join(path, stagingDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range left {
+		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > staleAge {
+			os.Remove(filepath.Join(path, stagingDir, e.Name()))
+		}
+	}
+	return d, nil
+}
+
+// Kind implements Objects.
+func (d *Dir) Kind() string { return "local" }
+
+func (d *Dir) file(key string) (string, error) {
+	return filepath.Join(d.path, "objects", filepath.FromSlash(key)), checkKey(key)
+}
+
+// dirStage is a file that is being written.
+type dirStage struct {
+	*os.File
+	d    *Dir
+	done bool
+}
+
+// Stage implements Objects.
+func (d *Dir) Stage(context.Context) (Stage, error) { return d.stage() }
+
+func (d *Dir) stage() (*dirStage, error) {
+	f, err := os.CreateTemp(filepath.Join(d.path, stagingDir), "")
+	if err != nil {
+		return nil, err
+	}
+	return &dirStage{File: f, d: d}, nil
+}
+
+// Keep implements Stage.
+func (s *dirStage) Keep(_ context.Context, key string) error {
+	return s.finish(key, os.Rename)
+}
+
+// finish gives the file its name by way of how.
+func (s *dirStage) finish(key string, how func(from, to string) error) error {
+	file, err := s.d.file(key)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		return err
+	}
+	err = how(s.Name(), file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+			err = how(s.Name(), file)
+		}
+	}
+	return err
+}
+
+// Drop implements Stage.
+func (s *dirStage) Drop() {
+	if !s.done {
+		s.done = true
+		_ = s.Close()
+		os.Remove(s.Name()) // it is not there after Keep
+	}
+}
+
+// Put implements Objects.
+func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
+	s, err := d.stage()
+	if err != nil {
+		return err
+	}
+	defer s.Drop()
+	if _, err := s.Write(data); err != nil {
+		return err
+	}
+	return s.Keep(ctx, key)
+}
+
+// Create implements Objects. One call for the whole file system makes durable
+// what was written before.
+func (d *Dir) Create(_ context.Context, key string, data []byte) error {
+	s, err := d.stage()
+	if err != nil {
+		return err
+	}
+	defer s.Drop()
+	if _, err := s.Write(data); err != nil {
+		return err
+	}
+	if err := d.sync(); err != nil {
+		return err
+	}
+	if err := s.finish(key, os.Link); errors.Is(err, fs.ErrExist) {
+		return ErrTaken
+	} else if err != nil {
+		return err
+	}
+	return d.sync()
+}
+
+func (d *Dir) sync() error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("sync %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// Get implements Objects. An object is a file and nothing else: a link that
+// somebody put there leads nowhere.
+func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	file, err := d.file(key)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrMissing
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s is not a file", key))
+	}
+	return f, nil
+}
+
+// Has implements Objects.
+func (d *Dir) Has(_ context.Context, key string) (bool, error) {
+	file, err := d.file(key)
+	if err != nil {
+		return false, err
+	}
+	st, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && st.Mode().IsRegular(), err
+}
+
+// List implements Objects.
+func (d *Dir) List(_ context.Context, prefix string, f func(key string) error) error {
+	root, err := d.file(prefix)
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rest, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		return f(strings.TrimSuffix(prefix, "/") + "/" + filepath.ToSlash(rest))
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Delete implements Objects.
+func (d *Dir) Delete(_ context.Context, key string) error {
+	file, err := d.file(key)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Hold implements Objects. Other processes may use the folder, too.
+func (d *Dir) Hold(alone bool) (func(), error) {
+	lock, unlock, how := d.lock.RLock, d.lock.RUnlock, unix.LOCK_SH
+	if alone {
+		lock, unlock, how = d.lock.Lock, d.lock.Unlock, unix.LOCK_EX
+	}
+	lock()
+	f, err := os.OpenFile(filepath.Join(d.path, holdFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.Flock(int(f.Fd()), how)
+		}
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return func() {
+		f.Close()
+		unlock()
+	}, nil
+}
+
+// readAll reads an object that is not larger than it may be.
+func readAll(ctx context.Context, o Objects, key string, most int64) ([]byte, error) {
+	r, err := o.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var b bytes.Buffer
+	n, err := b.ReadFrom(io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = fmt.Errorf("object %s has more than %d bytes", key, most)
+	}
+	return b.Bytes(), err
+}

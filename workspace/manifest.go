@@ -1,0 +1,193 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+)
+
+// entry is one line of a manifest.
+type entry struct {
+	brig.Node
+	digest string // of a regular file's content: sha256, in hex
+}
+
+// same reports whether two entries are the same but for when they were written.
+func (e *entry) same(o *entry) bool {
+	return e.Type == o.Type && e.Mode == o.Mode && e.Size == o.Size && e.Target == o.Target && e.digest == o.digest
+}
+
+// manifest is a version's content by path.
+type manifest map[string]*entry
+
+// paths are in the order of bytes: parents come before what is in them.
+func (m manifest) paths() []string {
+	out := make([]string, 0, len(m))
+	for p := range m {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// size is the sum of the files' sizes, and how many there are.
+func (m manifest) size() (files int, bytes int64) {
+	for _, e := range m {
+		if e.Type == brig.RegularFile {
+			files++
+			bytes += e.Size
+		}
+	}
+	return files, bytes
+}
+
+// digest is that of all names, modes and contents.
+func (m manifest) digest() string {
+	h := sha256.New()
+	w := bufio.NewWriter(h)
+	for _, p := range m.paths() {
+		e := m[p]
+		fmt.Fprintf(w, "%d %s %s %o %d %s %d %s\n", len(p), p, e.Type, e.Mode, e.Size, e.digest, len(e.Target), e.Target)
+	}
+	_ = w.Flush() // a hash takes everything
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// line is an entry as it is kept. What is not UTF-8 is kept in base64.
+type line struct {
+	Path      string `json:"path,omitempty"`
+	PathB64   []byte `json:"path_b64,omitempty"`
+	Type      string `json:"type"`
+	Mode      uint32 `json:"mode"`
+	Size      int64  `json:"size,omitempty"`
+	Modified  int64  `json:"modified_ns,omitempty"`
+	Digest    string `json:"sha256,omitempty"`
+	Target    string `json:"target,omitempty"`
+	TargetB64 []byte `json:"target_b64,omitempty"`
+}
+
+func text(s string) (string, []byte) {
+	if utf8.ValidString(s) {
+		return s, nil
+	}
+	return "", []byte(s)
+}
+
+// maxManifest bounds a manifest, in bytes.
+const maxManifest = 128 << 20
+
+// encode writes a manifest, one line of JSON for each entry.
+func (m manifest) encode() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, p := range m.paths() {
+		e := m[p]
+		l := line{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
+		l.Path, l.PathB64 = text(p)
+		l.Target, l.TargetB64 = text(e.Target)
+		if e.Type == brig.RegularFile {
+			l.Modified = e.Modified.UnixNano()
+		}
+		if err := enc.Encode(l); err != nil {
+			return nil, err
+		}
+		if b.Len() > maxManifest {
+			return nil, brig.Errorf(brig.FailedPrecondition, "the names of the workspace's files are too long").
+				WithHint("use shorter ones, or fewer files")
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// decodeManifest reads a manifest and believes nothing of it.
+func decodeManifest(b []byte) (manifest, error) {
+	m := manifest{}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	for {
+		var l line
+		err := dec.Decode(&l)
+		if errors.Is(err, io.EOF) {
+			return m, m.check()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode manifest: %w", err)
+		}
+		e := &entry{digest: l.Digest}
+		e.Path, e.Target = l.Path+string(l.PathB64), l.Target+string(l.TargetB64)
+		e.Type, e.Mode, e.Size = brig.EntryType(l.Type), l.Mode, l.Size
+		if e.Type == brig.RegularFile {
+			e.Modified = time.Unix(0, l.Modified).UTC()
+		}
+		if m[e.Path] != nil {
+			return nil, fmt.Errorf("manifest: %.100q is there twice", e.Path)
+		}
+		m[e.Path] = e
+	}
+}
+
+// maxPath is how long a path or a link's target may be, in bytes.
+const maxPath = 4096
+
+// check refuses what is no tree: paths that lead out of it or through
+// something else than directories, and values that no commit makes.
+func (m manifest) check() error {
+	if len(m) > brig.MaxWorkspaceFiles {
+		return fmt.Errorf("manifest: %d entries", len(m))
+	}
+	total := int64(0)
+	for p, e := range m {
+		if e.Path != p || !localPath(p) {
+			return fmt.Errorf("manifest: %.100q is no path in a workspace", p)
+		}
+		if above := path.Dir(p); above != "." && (m[above] == nil || m[above].Type != brig.Directory) {
+			return fmt.Errorf("manifest: %.100q is in no directory", p)
+		}
+		if err := e.check(); err != nil {
+			return fmt.Errorf("manifest: %.100q: %w", p, err)
+		}
+		if total += e.Size; total > brig.MaxWorkspaceSize {
+			return errors.New("manifest: it is too large")
+		}
+	}
+	return nil
+}
+
+func (e *entry) check() error {
+	file := e.Type == brig.RegularFile
+	link := e.Type == brig.Symlink
+	switch {
+	case !file && !link && e.Type != brig.Directory:
+		return fmt.Errorf("unknown type %.20q", e.Type)
+	case e.Mode > 0o777, e.Size < 0, e.Size > brig.MaxWorkspaceFile, !file && e.Size != 0:
+		return errors.New("bad mode or size")
+	case file != (e.digest != ""), file && !isDigest(e.digest):
+		return errors.New("bad digest")
+	case link != (e.Target != ""), len(e.Target) > maxPath, strings.ContainsRune(e.Target, 0):
+		return errors.New("bad target")
+	}
+	return nil
+}
+
+// localPath reports whether a path names something below its tree.
+func localPath(p string) bool {
+	return p != "." && len(p) <= maxPath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
+}
+
+func isDigest(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
+}

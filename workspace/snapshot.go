@@ -1,0 +1,240 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// Snapshot is one version of a workspace, or the empty one before the first.
+type Snapshot struct {
+	// ID is the workspace's, Number the version's.
+	ID     string
+	Number int
+	rec    *record // nil of the empty one
+	files  manifest
+}
+
+// Record is what is known of the version, nil of the empty one.
+func (s *Snapshot) Record() *brig.WorkspaceVersion {
+	if s.rec == nil {
+		return nil
+	}
+	return &s.rec.WorkspaceVersion
+}
+
+// Find returns a workspace's id and the number of a version: the newest for 0.
+func (s *Store) Find(ctx context.Context, tenant, name string, version int) (id string, number int, err error) {
+	n, err := s.find(ctx, tenant, name)
+	if err != nil {
+		return "", 0, err
+	}
+	if version == 0 {
+		head, err := s.head(ctx, tenant, n.ID)
+		if err != nil || head == nil {
+			return n.ID, 0, err
+		}
+		return n.ID, head.Number, nil
+	}
+	if _, err := s.version(ctx, tenant, n.ID, version); err != nil {
+		return "", 0, noVersion(name, version, err)
+	}
+	return n.ID, version, nil
+}
+
+func noVersion(name string, version int, err error) error {
+	if errors.Is(err, ErrMissing) {
+		return brig.Errorf(brig.NotFound, "workspace %q has no version %d", name, version).WithHint("list its versions to see what exists")
+	}
+	return unavailable(err)
+}
+
+// open reads a version, of which 0 is the empty one.
+func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (*Snapshot, error) {
+	snap := &Snapshot{ID: id, Number: number, files: manifest{}}
+	if number == 0 {
+		return snap, nil
+	}
+	var err error
+	if snap.rec, err = s.version(ctx, tenant, id, number); err != nil {
+		return nil, noVersion(name, number, err)
+	}
+	snap.files, err = s.manifest(ctx, tenant, snap.rec.Manifest)
+	if err == nil && snap.files.digest() != snap.rec.Digest {
+		err = fmt.Errorf("version %d of %s: its manifest is another's", number, id)
+	}
+	if err != nil {
+		return nil, damaged(name, number, err)
+	}
+	return snap, nil
+}
+
+// damaged is what callers see of a version that was changed where it is kept.
+func damaged(name string, number int, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: what is kept of it is not what was written", number, name).
+		WithHint("restore another version, and find out who wrote to the store").Because(err)
+}
+
+func (s *Store) manifest(ctx context.Context, tenant, digest string) (manifest, error) {
+	b, err := readAll(ctx, s.o, blobKey(tenant, digest), maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
+		return nil, fmt.Errorf("manifest %s has another digest", digest)
+	}
+	return decodeManifest(b)
+}
+
+// Unpack puts all of a version, parents first. Contents are checked while they
+// are read: put fails at the end of one that is not what it was.
+func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
+	release, err := s.o.Hold(false)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer release()
+	snap, err := s.open(ctx, tenant, use.Name, use.ID, use.Version)
+	if err != nil {
+		return err
+	}
+	for _, p := range snap.files.paths() {
+		e := snap.files[p]
+		if e.Type != brig.RegularFile {
+			err = put(e.Node, nil)
+		} else {
+			err = s.unpackFile(ctx, tenant, use, e, put)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.WorkspaceUse, e *entry, put func(brig.Node, io.Reader) error) error {
+	if e.Size == 0 {
+		return put(e.Node, strings.NewReader(""))
+	}
+	r, err := s.o.Get(ctx, blobKey(tenant, e.digest))
+	if errors.Is(err, ErrMissing) {
+		return damaged(use.Name, use.Version, err)
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	defer r.Close()
+	c := &checked{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
+	err = put(e.Node, c)
+	if c.bad != nil {
+		return damaged(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.bad))
+	}
+	return err
+}
+
+// checked reads a content and fails where it is not what it was.
+type checked struct {
+	r    io.Reader
+	left int64
+	want string
+	hash hash.Hash
+	bad  error
+}
+
+// Read implements io.Reader.
+func (c *checked) Read(p []byte) (int, error) {
+	if c.bad != nil {
+		return 0, c.bad
+	}
+	n, err := c.r.Read(p)
+	c.hash.Write(p[:n])
+	switch c.left -= int64(n); {
+	case c.left < 0:
+		c.bad = errors.New("it is too long")
+	case errors.Is(err, io.EOF) && c.left > 0:
+		c.bad = errors.New("it is too short")
+	case errors.Is(err, io.EOF) && hex.EncodeToString(c.hash.Sum(nil)) != c.want:
+		c.bad = errors.New("it has another digest")
+	case err != nil && !errors.Is(err, io.EOF):
+		c.bad = err
+	}
+	if c.bad != nil {
+		return 0, c.bad
+	}
+	return n, err
+}
+
+// Diff lists the paths in which two versions differ.
+func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]brig.WorkspaceChange, error) {
+	n, err := s.find(ctx, tenant, name)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.open(ctx, tenant, name, n.ID, from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.open(ctx, tenant, name, n.ID, to)
+	if err != nil {
+		return nil, err
+	}
+	list := diff(a.files, b.files)
+	return tell(list, len(list)), nil
+}
+
+// Restore makes a new version with the content of an old one.
+func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
+	release, err := s.o.Hold(false)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer release()
+	n, err := s.find(ctx, tenant, name)
+	if err != nil {
+		return nil, err
+	}
+	old, err := s.open(ctx, tenant, name, n.ID, version)
+	if err != nil {
+		return nil, err
+	}
+	if old.rec == nil {
+		return nil, noVersion(name, version, ErrMissing)
+	}
+	for {
+		head, err := s.head(ctx, tenant, n.ID)
+		if err != nil {
+			return nil, err
+		}
+		r := *old.rec
+		r.Own = ""
+		r.Number, r.Base, r.Restored = head.Number+1, head.Number, version
+		r.Created, r.Actor, r.Sandbox = s.now().UTC(), actor, ""
+		if err = s.append(ctx, tenant, n.ID, &r); !errors.Is(err, ErrTaken) {
+			return &r.WorkspaceVersion, unavailable(err)
+		}
+	}
+}
+
+// append writes the record of a version, if nobody else has written one of its
+// number.
+func (s *Store) append(ctx context.Context, tenant, id string, r *record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	err = s.o.Create(ctx, versionKey(tenant, id, r.Number), b)
+	failpoint.Hit("workspace.committed")
+	return err
+}

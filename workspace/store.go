@@ -1,0 +1,238 @@
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// Store keeps workspaces among objects.
+type Store struct {
+	o   Objects
+	now func() time.Time
+}
+
+// New returns a store. The clock may be nil.
+func New(o Objects, now func() time.Time) *Store {
+	if now == nil {
+		now = time.Now
+	}
+	return &Store{o: o, now: now}
+}
+
+// tenantKey is before all keys of a tenant. No two tenants' are the same, and
+// none is the beginning of another's.
+func tenantKey(tenant string) string {
+	if brig.ValidName(tenant) {
+		return "t/" + tenant
+	}
+	return "t/=" + hex.EncodeToString([]byte(tenant))
+}
+
+func nameKey(tenant, name string) string { return tenantKey(tenant) + "/names/" + name }
+
+func versionsKey(tenant, id string) string { return tenantKey(tenant) + "/versions/" + id + "/" }
+
+// blobKey is where a content is, or a manifest.
+func blobKey(tenant, digest string) string {
+	return tenantKey(tenant) + "/blobs/" + digest[:2] + "/" + digest
+}
+
+// named is what is kept under a workspace's name.
+type named struct {
+	ID      string
+	Created time.Time
+}
+
+// record is what is kept of a version.
+type record struct {
+	brig.WorkspaceVersion
+	Manifest string // the digest under which it is kept
+	// Own is the manifest of what the sandbox had, where the version has
+	// changes of others, too: its next commit is compared with that.
+	Own string `json:",omitempty"`
+}
+
+// maxRecord bounds what is read of a name or a version, in bytes.
+const maxRecord = 64 << 10
+
+func (s *Store) readJSON(ctx context.Context, key string, v any) error {
+	b, err := readAll(ctx, s.o, key, maxRecord)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("decode %s: %w", key, err)
+	}
+	return nil
+}
+
+// unavailable is what callers see of a store that fails.
+func unavailable(err error) error {
+	if _, told := errors.AsType[*brig.Error](err); told || err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return brig.Errorf(brig.Unavailable, "the store of workspaces does not do what it must").
+		WithHint("try again; the server's log says more").Because(err)
+}
+
+func missing(name string) error {
+	return brig.Errorf(brig.NotFound, "no workspace %q", Printable(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
+}
+
+// find returns what is kept under a name.
+func (s *Store) find(ctx context.Context, tenant, name string) (*named, error) {
+	if !brig.ValidName(name) {
+		return nil, missing(name)
+	}
+	var n named
+	err := s.readJSON(ctx, nameKey(tenant, name), &n)
+	if errors.Is(err, ErrMissing) {
+		return nil, missing(name)
+	}
+	if err == nil && !validID(n.ID) {
+		err = fmt.Errorf("workspace %s has the id %.40q", name, n.ID)
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return &n, nil
+}
+
+func validID(id string) bool { return len(id) > 8 && brig.ValidName(id) }
+
+// Create makes an empty workspace.
+func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspace, error) {
+	if !brig.ValidName(name) {
+		return nil, brig.InvalidField("name", "%q is not a name", Printable(name[:min(len(name), 80)])).
+			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
+	}
+	n := named{ID: "ws" + strings.ToLower(rand.Text()), Created: s.now().UTC()}
+	b, err := json.Marshal(n)
+	if err == nil {
+		err = s.o.Create(ctx, nameKey(tenant, name), b)
+	}
+	failpoint.Hit("workspace.created")
+	if errors.Is(err, ErrTaken) {
+		return nil, brig.Errorf(brig.AlreadyExists, "workspace %q exists", name).WithHint("choose another name, or use it")
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return &brig.Workspace{Name: name, ID: n.ID, Store: s.o.Kind(), Created: n.Created}, nil
+}
+
+// List returns a tenant's workspaces by name.
+func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, error) {
+	prefix := tenantKey(tenant) + "/names/"
+	var names []string
+	err := s.o.List(ctx, prefix, func(key string) error {
+		names = append(names, strings.TrimPrefix(key, prefix))
+		return nil
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	slices.Sort(names)
+	out := []*brig.Workspace{}
+	for _, name := range names {
+		n, err := s.find(ctx, tenant, name)
+		if brig.KindOf(err) == brig.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		head, err := s.head(ctx, tenant, n.ID)
+		if err != nil {
+			return nil, err
+		}
+		w := &brig.Workspace{Name: name, ID: n.ID, Store: s.o.Kind(), Created: n.Created}
+		if head != nil {
+			w.Head = &head.WorkspaceVersion
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Remove forgets a workspace. Sweep removes what it had.
+func (s *Store) Remove(ctx context.Context, tenant, name string) error {
+	if _, err := s.find(ctx, tenant, name); err != nil {
+		return err
+	}
+	err := s.o.Delete(ctx, nameKey(tenant, name))
+	failpoint.Hit("workspace.removed")
+	return unavailable(err)
+}
+
+// numbers lists the versions that there are, oldest first.
+func (s *Store) numbers(ctx context.Context, tenant, id string) ([]int, error) {
+	prefix := versionsKey(tenant, id)
+	var out []int
+	err := s.o.List(ctx, prefix, func(key string) error {
+		if n, err := strconv.Atoi(strings.TrimPrefix(key, prefix)); err == nil && n > 0 {
+			out = append(out, n)
+		}
+		return nil
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+func versionKey(tenant, id string, n int) string {
+	return versionsKey(tenant, id) + fmt.Sprintf("%08d", n)
+}
+
+// version reads the record of a version.
+func (s *Store) version(ctx context.Context, tenant, id string, n int) (*record, error) {
+	var r record
+	if err := s.readJSON(ctx, versionKey(tenant, id, n), &r); err != nil {
+		return nil, err
+	}
+	if r.Number != n || !isDigest(r.Manifest) || r.Own != "" && !isDigest(r.Own) {
+		return nil, fmt.Errorf("the record of version %d of %s is not one", n, id)
+	}
+	return &r, nil
+}
+
+// head reads the record of the newest version, nil if there is none.
+func (s *Store) head(ctx context.Context, tenant, id string) (*record, error) {
+	ns, err := s.numbers(ctx, tenant, id)
+	if err != nil || len(ns) == 0 {
+		return nil, unavailable(err)
+	}
+	r, err := s.version(ctx, tenant, id, ns[len(ns)-1])
+	return r, unavailable(err)
+}
+
+// Versions lists a workspace's versions, newest first.
+func (s *Store) Versions(ctx context.Context, tenant, name string) ([]*brig.WorkspaceVersion, error) {
+	n, err := s.find(ctx, tenant, name)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := s.numbers(ctx, tenant, n.ID)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	out := []*brig.WorkspaceVersion{}
+	for _, v := range slices.Backward(ns) {
+		r, err := s.version(ctx, tenant, n.ID, v)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		out = append(out, &r.WorkspaceVersion)
+	}
+	return out, nil
+}

@@ -1,0 +1,89 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+)
+
+// Sweep removes what a tenant's workspaces do not name any more: versions of
+// those that are gone, and contents of nobody. It waits until nobody holds
+// anything, and reports how many objects went. A version that cannot be read
+// ends it: what it names is not known.
+func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
+	release, err := s.o.Hold(true)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	live := map[string]bool{}
+	names := tenantKey(tenant) + "/names/"
+	var list []string
+	if err := s.o.List(ctx, names, func(key string) error {
+		list = append(list, strings.TrimPrefix(key, names))
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	for _, name := range list {
+		n, err := s.find(ctx, tenant, name)
+		if err != nil {
+			return 0, err
+		}
+		live[n.ID] = true
+	}
+	return s.sweep(ctx, tenant, live)
+}
+
+// sweep is Sweep, when it is known which workspaces live.
+func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) (int, error) {
+	needed := map[string]bool{}
+	var gone []string
+	versions := tenantKey(tenant) + "/versions/"
+	err := s.o.List(ctx, versions, func(key string) error {
+		if id, _, _ := strings.Cut(strings.TrimPrefix(key, versions), "/"); !live[id] {
+			gone = append(gone, key)
+			return nil
+		}
+		return s.need(ctx, tenant, key, needed)
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = s.o.List(ctx, tenantKey(tenant)+"/blobs/", func(key string) error {
+		if !needed[path.Base(key)] {
+			gone = append(gone, key)
+		}
+		return nil
+	})
+	for _, key := range gone {
+		err = errors.Join(err, s.o.Delete(ctx, key))
+	}
+	return len(gone), err
+}
+
+// need marks what a version names.
+func (s *Store) need(ctx context.Context, tenant, key string, needed map[string]bool) error {
+	var r record
+	if err := s.readJSON(ctx, key, &r); err != nil {
+		return err
+	}
+	for _, digest := range []string{r.Manifest, r.Own} {
+		if needed[digest] || digest == "" && r.Manifest != "" {
+			continue
+		}
+		if !isDigest(digest) {
+			return errors.New("not the record of a version: " + key)
+		}
+		needed[digest] = true
+		files, err := s.manifest(ctx, tenant, digest)
+		if err != nil {
+			return err
+		}
+		for _, e := range files {
+			needed[e.digest] = true
+		}
+	}
+	return nil
+}
