@@ -80,6 +80,8 @@ const (
 	DetailRule     = "rule" // which rule decided, from 0; -1 is none
 	DetailWhy      = "why"
 	DetailLabel    = "label."
+	// DetailWorkspace is a workspace's name; DetailVersion its version then.
+	DetailWorkspace = "workspace"
 	// DetailPruned and DetailPrunedHash are of the line that says up to which
 	// line, with which hash, the chain's beginning was removed.
 	DetailPruned     = "pruned"

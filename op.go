@@ -81,6 +81,14 @@ var (
 	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true}
 	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Operator, true}
 
+	OpCreateWorkspace   = Op{"workspace.create", "CreateWorkspace", Member, true}
+	OpWorkspaces        = Op{"workspace.list", "Workspaces", Viewer, false}
+	OpRemoveWorkspace   = Op{"workspace.remove", "RemoveWorkspace", Member, true}
+	OpWorkspaceVersions = Op{"workspace.versions", "WorkspaceVersions", Viewer, false}
+	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false}
+	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true}
+	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true}
+
 	OpAudit = Op{"audit.read", "Audit", Admin, false}
 )
 
@@ -94,6 +102,8 @@ var Ops = []Op{
 	OpTemplates,
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
+	OpCreateWorkspace, OpWorkspaces, OpRemoveWorkspace, OpWorkspaceVersions, OpDiffWorkspace, OpRestoreWorkspace,
+	OpCommitWorkspace,
 	OpAudit,
 	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant,
 	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,

@@ -77,6 +77,8 @@ type Program struct {
 	Egress Egress
 	// Secrets are given to the program.
 	Secrets []SecretUse
+	// Workspace is what the program has at /workspace.
+	Workspace WorkspaceUse
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
 	User    string
@@ -109,6 +111,9 @@ type Outcome struct {
 	Error *ProgramError
 	// Pool says whether the sandbox was waiting or had to be made.
 	Pool PoolUse
+	// Workspace is what became of what the program wrote in its workspace, if
+	// its mode is direct.
+	Workspace *WorkspaceCommit `json:",omitempty"`
 }
 
 // ProgramError is a program's failure, told apart from its output.

@@ -39,6 +39,9 @@ type Spec struct {
 	Egress Egress `json:",omitzero"`
 	// Secrets are given to the sandbox's commands.
 	Secrets []SecretUse `json:",omitzero"`
+	// Workspace is what the sandbox has at /workspace. Default nothing that
+	// outlives it.
+	Workspace WorkspaceUse `json:",omitzero"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends

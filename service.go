@@ -107,6 +107,9 @@ type Service interface {
 	// How many, it says.
 	RotateKey(ctx context.Context) (int, error)
 
+	// Workspaces are directories that outlive sandboxes.
+	WorkspaceService
+
 	// Audit returns a page of the tenant's audit log, oldest first.
 	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)
 

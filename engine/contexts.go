@@ -71,7 +71,7 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	if !offered || spec.Language != brig.Python || startsWith(env) {
 		return nil
 	}
-	if spec.Dir != workspace {
+	if spec.Dir != workspaceDir {
 		// One that is not there is refused by starting an interpreter in it.
 		at, err := in.Files().Stat(ctx, brig.Path{Name: spec.Dir})
 		if err != nil || at.Type != brig.Directory {
@@ -82,7 +82,7 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	s := cs.offered
 	cs.offered = nil
 	cs.mu.Unlock()
-	if s != nil && spec.Dir != workspace {
+	if s != nil && spec.Dir != workspaceDir {
 		if err := s.Chdir(spec.Dir); err != nil {
 			s.Close()
 			return nil

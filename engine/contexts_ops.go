@@ -42,7 +42,7 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 		return nil, err
 	}
 	if spec.Dir == "" {
-		spec.Dir = workspace
+		spec.Dir = workspaceDir
 	}
 	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
 		return nil, err

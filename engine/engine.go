@@ -25,6 +25,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/seal"
+	"github.com/brig-run/brig/workspace"
 )
 
 // Options are what an Engine is made of.
@@ -64,6 +65,9 @@ type Options struct {
 	// Seed is what placeholders of secrets are made from. Nobody may know it,
 	// and it must stay.
 	Seed []byte
+	// Workspaces are directories that outlive sandboxes. Without it there are
+	// none.
+	Workspaces *workspace.Store
 	// AuditKey signs the head of the audit log, if there is one.
 	AuditKey ed25519.PrivateKey
 	// KeepAudit is how long lines of the audit log stay. Default for ever.
@@ -209,6 +213,7 @@ func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
 	e.mu.Lock()
 	e.live[r.ID] = in
 	e.mu.Unlock()
+	e.watchWorkspace(r, in)
 	id, tenant := r.ID, r.Tenant
 	e.work.Go(func() {
 		select {

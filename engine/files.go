@@ -24,7 +24,7 @@ func checkFiles(files []brig.File) error {
 		clean := path.Clean(f.Path)
 		if f.Path == "" || clean == "." || path.IsAbs(f.Path) || clean == ".." || strings.HasPrefix(clean, "../") ||
 			strings.ContainsRune(f.Path, 0) || len(f.Path) > 1024 || strings.HasSuffix(f.Path, "/") {
-			return brig.InvalidField(fmt.Sprintf("files[%d].path", i), "%q cannot be a file in %s", clip(f.Path), workspace).
+			return brig.InvalidField(fmt.Sprintf("files[%d].path", i), "%q cannot be a file in %s", clip(f.Path), workspaceDir).
 				WithHint("give a path relative to it that stays inside, for example data/in.csv")
 		}
 		if f.Mode > 0o777 {

@@ -158,6 +158,8 @@ func named(op brig.Op) bool {
 	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool, brig.OpTemplates,
 		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
 		brig.OpRemoveImage,
+		brig.OpCreateWorkspace, brig.OpWorkspaces, brig.OpRemoveWorkspace, brig.OpWorkspaceVersions,
+		brig.OpDiffWorkspace, brig.OpRestoreWorkspace,
 		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit,
 		brig.OpCreateKey, brig.OpKeys, brig.OpRevokeKey, brig.OpCreateGrant, brig.OpCreateTenant, brig.OpTenants,
 		brig.OpGetTenant, brig.OpUpdateTenant, brig.OpRemoveTenant, brig.OpTenantUsage:

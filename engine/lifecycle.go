@@ -33,6 +33,9 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if err := e.findSecrets(ctx, v.actor.Tenant, spec.Secrets); err != nil {
 		return nil, err
 	}
+	if spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, spec); err != nil {
+		return nil, err
+	}
 	spec.Ephemeral, spec.Blank = false, false
 	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
 	if err != nil {
@@ -121,7 +124,7 @@ func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instanc
 	if last := rec.Created.Add(bounds.MaxLife); end.After(last) {
 		end = last
 	}
-	if err := in.Extend(ctx, end); err != nil {
+	if err := in.Extend(ctx, end.Add(spare(rec.Spec))); err != nil {
 		return nil, e.lost(ctx, rec, in, err)
 	}
 	failpoint.Hit("lease.extended")

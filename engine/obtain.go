@@ -201,9 +201,12 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	spec := m.rec.Spec
 	spec.Image, spec.Env = m.rec.Digest, withAuthority(spec)
 	if m.in != nil {
-		err = m.in.Bind(ctx, spec, m.rec.Expires)
+		err = m.in.Bind(ctx, spec, m.rec.Expires.Add(spare(spec)))
 		failpoint.Hit("engine.bound")
 		if err != nil {
+			return err
+		}
+		if err := e.fillWorkspace(ctx, m); err != nil {
 			return err
 		}
 		return e.openWay(ctx, m.rec, m.in)
@@ -220,9 +223,12 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 		return err
 	}
 	defer leave()
-	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires)
+	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires.Add(spare(spec)))
 	failpoint.Hit("engine.made")
 	if err != nil {
+		return err
+	}
+	if err := e.fillWorkspace(ctx, m); err != nil {
 		return err
 	}
 	return e.openWay(ctx, m.rec, m.in)

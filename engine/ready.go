@@ -35,7 +35,7 @@ func (e *Engine) prepare(ctx context.Context, m *machine, t *brig.Template) erro
 	}
 	// Its lease begins now.
 	m.rec.Expires = e.Now().UTC().Add(m.rec.Spec.TTL)
-	return m.in.Extend(ctx, m.rec.Expires)
+	return m.in.Extend(ctx, m.rec.Expires.Add(spare(m.rec.Spec)))
 }
 
 // startTemplate starts the start command, if there is one.

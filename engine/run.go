@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	workspace    = "/workspace"
-	artifactsDir = workspace + "/artifacts"
+	workspaceDir = "/workspace"
+	artifactsDir = workspaceDir + "/artifacts"
 	// maxValue is the size of the largest value that main may return, in bytes
 	// of JSON.
 	maxValue = 8 * brig.MiB
@@ -44,6 +44,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if err := e.findSecrets(ctx, v.actor.Tenant, job.spec.Secrets); err != nil {
 		return nil, err
 	}
+	if job.spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, job.spec); err != nil {
+		return nil, err
+	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
 		if err == nil {
 			err = v.store().PutRun(ctx, v.actor.Tenant, o)
@@ -66,6 +69,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	// Whatever happens from here on, the sandbox ends.
 	o, err := e.perform(ctx, m, job, v.withhold(sio))
 	failpoint.Hit("run.performed")
+	if err == nil {
+		e.keepRun(ctx, v, m, o)
+	}
 	switch lost := v.recorded(); {
 	case err == nil:
 		err = lost
@@ -151,7 +157,8 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	}
 	j.spec, err = e.complete(v, brig.Spec{
 		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
-		TTL: min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
+		Workspace: p.Workspace,
+		TTL:       min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
 	})
 	if err != nil {
 		return nil, err
@@ -206,7 +213,7 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 	// An interpreter that waited gets its environment with the order.
 	j.cmd.Env, j.order.Env = secrets, layer(secrets, j.order.Env)
 	if len(j.files) > 0 {
-		if err := m.in.Put(ctx, workspace, j.files); err != nil {
+		if err := m.in.Put(ctx, workspaceDir, j.files); err != nil {
 			return nil, err
 		}
 	}

@@ -40,13 +40,16 @@ func (e *Engine) halt(ctx context.Context, rec *brig.Record, grace time.Duration
 	if rec.State == brig.Ended {
 		return &rec.Sandbox, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTime)
-	defer cancel()
 	in := e.instance(rec.ID)
 	if in == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", rec.Spec.Name).
 			WithHint("try again in a moment")
 	}
+	if err := e.keepWorkspace(ctx, rec, in, grace, why); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTime)
+	defer cancel()
 	_, err := e.update(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		if r.State == brig.Ended {
 			return errSettled
@@ -82,6 +85,11 @@ func (e *Engine) Remove(ctx context.Context, name string) (err error) {
 	if v.rec.State == brig.Creating {
 		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", v.rec.Spec.Name).
 			WithHint("try again in a moment")
+	}
+	if in := e.instance(v.rec.ID); in != nil {
+		if err := e.keepWorkspace(ctx, v.rec, in, 0, brig.Stopped); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := cleanup(ctx)
 	defer cancel()

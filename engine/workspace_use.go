@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/workspace"
+)
+
+// findWorkspace checks which workspace a sandbox asks for, and finds it.
+func (e *Engine) findWorkspace(ctx context.Context, tenant string, spec brig.Spec) (brig.WorkspaceUse, error) {
+	use := spec.Workspace
+	use.ID = ""
+	if use.Name == "" {
+		if use.Mode != "" || use.Version != 0 || len(use.Prefixes) > 0 {
+			return use, brig.InvalidField("workspace.name", "there is none").WithHint("name a workspace, or leave it out")
+		}
+		return use, nil
+	}
+	if err := e.noWorkspaces(); err != nil {
+		return use, err
+	}
+	if use.Mode == "" {
+		use.Mode = brig.WorkspaceOverlay
+	}
+	if !slices.Contains(brig.WorkspaceModes, use.Mode) {
+		return use, brig.InvalidField("workspace.mode", "no mode %q", clip(string(use.Mode))).WithHint("use one of: %v", brig.WorkspaceModes)
+	}
+	if use.Mode == brig.WorkspaceReadOnly && len(use.Prefixes) > 0 {
+		return use, brig.InvalidField("workspace.prefixes", "nothing can be written").WithHint("use the mode overlay or direct")
+	}
+	if use.Version < 0 {
+		return use, brig.InvalidField("workspace.version", "%d is not a version", use.Version).WithHint("leave it out for the newest")
+	}
+	if spec.Command != nil || spec.Entrypoint {
+		return use, brig.InvalidField("workspace", "a sandbox with a main program cannot have one").
+			WithHint("leave out the program, and start it as a process when the sandbox is there")
+	}
+	var err error
+	if use.Prefixes, err = workspace.CheckPrefixes(use.Prefixes); err != nil {
+		return use, err
+	}
+	use.ID, use.Version, err = e.Options.Workspaces.Find(ctx, tenant, use.Name, use.Version)
+	if brig.KindOf(err) == brig.NotFound {
+		field := "workspace.name"
+		if spec.Workspace.Version != 0 && strings.Contains(err.Error(), "version") {
+			field = "workspace.version"
+		}
+		told := brig.AsError(err)
+		return use, brig.InvalidField(field, "%s", told.Message).WithHint("%s", told.Hint)
+	}
+	return use, err
+}
+
+// fillWorkspace puts a version of its workspace into a machine that nothing
+// has run in.
+func (e *Engine) fillWorkspace(ctx context.Context, m *machine) error {
+	use := m.rec.Spec.Workspace
+	if use.Name == "" {
+		return nil
+	}
+	o := brig.UnpackOptions{User: m.rec.Spec.User, Sealed: use.Mode == brig.WorkspaceReadOnly}
+	err := m.in.Unpack(ctx, workspaceDir, o, func(put func(brig.Node, io.Reader) error) error {
+		return e.Options.Workspaces.Unpack(ctx, m.rec.Tenant, use, put)
+	})
+	if err != nil {
+		return err
+	}
+	m.notes = append(m.notes, workspaceNote(use))
+	return nil
+}
+
+// workspaceNote says how a sandbox has its workspace.
+func workspaceNote(use brig.WorkspaceUse) string {
+	what := map[brig.WorkspaceMode]string{
+		brig.WorkspaceReadOnly: "nothing can be written",
+		brig.WorkspaceOverlay:  "what is written is kept when somebody commits it",
+		brig.WorkspaceDirect:   "what is written is kept when the sandbox is stopped or removed, when its lease ends, and when somebody commits it",
+	}[use.Mode]
+	return fmt.Sprintf("workspace: snapshot bridge: a copy of version %d of %s, made at the beginning; %s", use.Version, use.Name, what)
+}
+
+// commit makes a version of what a machine has in its workspace.
+func (e *Engine) commit(ctx context.Context, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
+	if err := e.noWorkspaces(); err != nil {
+		return nil, err
+	}
+	c, err := e.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	err = in.Pack(ctx, workspaceDir, func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) })
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.Commit(ctx, actor)
+	if err != nil || out.Changed == 0 || rec.Spec.Ephemeral {
+		return out, err
+	}
+	// The next commit is compared with this one. A crash before this is on
+	// record costs a conflict where both change the same path.
+	_, err = e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.Spec.Workspace.Version = max(r.Spec.Workspace.Version, out.Version.Number)
+		return nil
+	})
+	return out, err
+}
