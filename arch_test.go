@@ -35,6 +35,7 @@ var tiers = []struct {
 	{"image", 2, "toolkit of providers"},
 	{"egress", 2, "what leaves a sandbox"},
 	{"screen", 2, "code is read before it runs"},
+	{"workspace", 2, "directories that outlive sandboxes"},
 	{"audit", 2, "the chain of the audit log, and its proof"},
 	{"door", 2, "toolkit of doors"},
 	{"door/wire", 2, "JSON forms that a door and its client share"},

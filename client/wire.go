@@ -47,6 +47,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		Template: s.Template, Entrypoint: s.Entrypoint, DefaultUser: s.User, DefaultCwd: s.Dir,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
 		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter), Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
+		Workspace: wire.FromWorkspaceUse(s.Workspace),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -67,6 +68,7 @@ func fromProgram(p brig.Program) wire.RunRequest {
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: wire.Object(p.Arguments),
 		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), User: p.User, Name: p.Name, Labels: p.Labels,
 		Egress: wire.FromEgress(p.Egress), Secrets: wire.FromSecrets(p.Secrets),
+		Workspace: wire.FromWorkspaceUse(p.Workspace),
 	}
 	for _, f := range p.Files {
 		data := f.Data
@@ -87,6 +89,7 @@ func toSandbox(s wire.Sandbox) *brig.Sandbox {
 			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
 			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
 			Egress: s.Egress.Noun(), Secrets: wire.ToSecrets(s.Secrets),
+			Workspace: s.Workspace.Noun(),
 		},
 	}
 	out.Spec.Limits = toLimits(s.Limits)
@@ -135,6 +138,7 @@ func toExecution(x wire.Execution) *brig.Execution {
 
 func toOutcome(a wire.RunAnswer) *brig.Outcome {
 	out := &brig.Outcome{Result: *toResult(a.Result), Sandbox: a.Sandbox, Skipped: a.ArtifactsSkipped, Pool: brig.PoolUse(a.Pool)}
+	out.Workspace = a.Workspace.Noun()
 	if a.HasResult {
 		if out.Value = a.Value; out.Value == nil {
 			out.Value = json.RawMessage("null")

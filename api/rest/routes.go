@@ -162,6 +162,25 @@ func (a *api) routes() []route {
 		{id: "rotate-key", method: post, pattern: "/v1/secrets/rotate_key", tag: "secrets", summary: "Encrypt all secrets under a new key",
 			handle: a.rotateKey, out: wire.Resealed{}},
 
+		{id: "create-workspace", method: post, pattern: "/v1/workspaces", tag: "workspaces", summary: "Make an empty workspace",
+			handle: a.createWorkspace, in: wire.WorkspaceRequest{}, out: wire.Workspace{}, status: http.StatusCreated},
+		{id: "list-workspaces", method: get, pattern: "/v1/workspaces", tag: "workspaces", summary: "List workspaces by name",
+			handle: a.workspaces, out: wire.Workspaces{}},
+		{id: "remove-workspace", method: del, pattern: "/v1/workspaces/{name}", tag: "workspaces", summary: "Forget a workspace with all versions",
+			handle: a.removeWorkspace, status: http.StatusNoContent},
+		{id: "list-workspace-versions", method: get, pattern: "/v1/workspaces/{name}/versions", tag: "workspaces", summary: "List a workspace's versions, newest first",
+			handle: a.workspaceVersions, out: wire.WorkspaceVersions{}},
+		{id: "diff-workspace", method: get, pattern: "/v1/workspaces/{name}/diff", tag: "workspaces", summary: "List the paths in which two versions differ",
+			handle: a.diffWorkspace, out: wire.WorkspaceDiff{}, query: []parameter{
+				{name: "from", doc: "a version; 0 is the empty one before the first. It must be given", number: true},
+				{name: "to", doc: "another. It must be given", number: true},
+			}},
+		{id: "restore-workspace", method: post, pattern: "/v1/workspaces/{name}/restore", tag: "workspaces", summary: "Make a new version with the content of an old one",
+			handle: a.restoreWorkspace, in: wire.RestoreRequest{}, out: wire.WorkspaceVersion{}, status: http.StatusCreated},
+		{id: "commit-workspace", method: post, pattern: "/v1/sandboxes/{name}/commit", tag: "workspaces", summary: "Make a version of what a sandbox has at /workspace",
+			notes:  "Its changes since the version that it began with go on top of the newest. If somebody else has changed one of these paths meanwhile, nothing is committed (409).",
+			handle: a.commitWorkspace, out: wire.WorkspaceCommit{}},
+
 		{id: "audit", method: get, pattern: "/v1/audit", tag: "audit", summary: "Read the tenant's audit log, oldest first",
 			handle: a.audit, out: audit.Page{}, query: auditQuery()},
 

@@ -15,6 +15,7 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 		Language: brig.Language(in.Language), Code: in.Code, Command: in.Command, Name: in.Name, Image: in.Image,
 		Arguments: json.RawMessage(in.Arguments), Env: in.Env, Limits: toLimits(in.Limits), User: in.User, Labels: in.Labels,
 		Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
+		Workspace: in.Workspace.Noun(),
 	}
 	var err error
 	if in.Language != "" {
@@ -44,6 +45,7 @@ func fromOutcome(o *brig.Outcome) wire.RunAnswer {
 	out := wire.RunAnswer{
 		Sandbox: o.Sandbox, Value: o.Value, HasResult: o.Value != nil,
 		Artifacts: []wire.Artifact{}, ArtifactsSkipped: o.Skipped, Pool: string(o.Pool), Result: fromResult(&o.Result),
+		Workspace: wire.FromWorkspaceCommit(o.Workspace),
 	}
 	for _, f := range o.Artifacts {
 		data := f.Data

@@ -52,6 +52,7 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 		Template: in.Template, Entrypoint: in.Entrypoint, User: in.DefaultUser, Dir: in.DefaultCwd,
 		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
 		FixedLease: in.FixedLease, FreezeAfter: freeze, Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
+		Workspace: in.Workspace.Noun(),
 	}
 	if in.Command == nil && in.Shell == "" && !in.Entrypoint {
 		return spec, withoutProgram(in)
@@ -89,6 +90,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: s.TTL.Milliseconds(),
 		FixedLease: s.FixedLease, FreezeMS: s.FreezeAfter.Milliseconds(),
 		Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
+		Workspace: wire.FromWorkspaceUse(s.Workspace),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env

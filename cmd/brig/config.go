@@ -89,6 +89,8 @@ type config struct {
 		// KMSCommand wraps and unwraps their keys.
 		KMSCommand []string `yaml:"kms_command"`
 	} `yaml:"secrets"`
+	// Workspaces says where directories are kept that outlive sandboxes.
+	Workspaces workspacesConfig `yaml:"workspaces"`
 	// Audit says how long the audit log is kept.
 	Audit struct {
 		// Keep is the age at which lines go. Default never.
@@ -286,6 +288,9 @@ func (c *config) check() error {
 		return err
 	}
 	if _, err := c.Screening.policy(); err != nil {
+		return err
+	}
+	if err := c.Workspaces.check(); err != nil {
 		return err
 	}
 	if c.Audit.Keep < 0 {

@@ -100,6 +100,9 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	if err := cfg.screen(ctx, &o); err != nil {
 		return nil, nil, nil, err
 	}
+	if err := cfg.openWorkspaces(ctx, dir, &o); err != nil {
+		return nil, nil, nil, err
+	}
 	if ephemeral {
 		o.Store = mem.New()
 		if err := founded(ctx, o.Store); err != nil {

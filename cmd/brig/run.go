@@ -27,6 +27,7 @@ type runFlags struct {
 	artifacts                                    string
 	interactive                                  bool
 	egress                                       egressFlags
+	workspace                                    workspaceFlags
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -58,6 +59,7 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.StringVar(&f.arguments, "args", "", "JSON `object` for main")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
+	f.workspace.add(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
@@ -115,6 +117,9 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 		return p, err
 	}
 	if p.Egress, err = f.egress.egress(); err != nil {
+		return p, err
+	}
+	if p.Workspace, err = f.workspace.use(); err != nil {
 		return p, err
 	}
 	if p.Env, err = pairs("--env", f.env, true); err != nil {
@@ -261,6 +266,7 @@ func (c *cli) conclude(o *brig.Outcome) {
 			fmt.Fprintln(c.stderr, "hint:", e.Hint)
 		}
 	}
+	c.concludeWorkspace(o.Workspace)
 	for _, name := range o.Skipped {
 		fmt.Fprintln(c.stderr, "brig: artifact not returned, there are too many or it is too large:", clean(name))
 	}

@@ -61,6 +61,9 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			if spec.Egress, err = f.egress.egress(); err != nil {
 				return err
 			}
+			if spec.Workspace, err = f.workspace.use(); err != nil {
+				return err
+			}
 			if spec.Env, err = pairs("--env", f.env, true); err != nil {
 				return err
 			}
@@ -86,6 +89,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
+	f.workspace.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")

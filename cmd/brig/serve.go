@@ -120,6 +120,9 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := cfg.vault(ctx, dir, &o); err != nil {
 		return err
 	}
+	if err := cfg.openWorkspaces(ctx, dir, &o); err != nil {
+		return err
+	}
 	if err := checkKeys(ctx, store, o.Keys, log); err != nil {
 		return err
 	}

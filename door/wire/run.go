@@ -19,6 +19,7 @@ type RunRequest struct {
 	Limits    *Limits           `json:"limits,omitempty"`
 	Egress    *Egress           `json:"egress,omitempty" doc:"where the program may connect to; default nowhere"`
 	Secrets   []SecretUse       `json:"secrets,omitempty" doc:"secrets that the program is given as variables"`
+	Workspace *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed"`
 	User      string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; one is picked otherwise"`
@@ -85,13 +86,14 @@ func (f *Files) UnmarshalJSON(b []byte) error {
 
 // RunAnswer is how a program ended.
 type RunAnswer struct {
-	Sandbox          string          `json:"sandbox" doc:"name of the sandbox, which is gone; GET /v1/runs/{name} finds this answer again"`
-	Value            json.RawMessage `json:"result" doc:"the value of main, or null"`
-	HasResult        bool            `json:"has_result" doc:"tells a main that returned null from none at all"`
-	Artifacts        []Artifact      `json:"artifacts" nullable:"false" doc:"the files that the program left in artifacts/"`
-	ArtifactsSkipped []string        `json:"artifacts_skipped,omitempty" doc:"artifacts that were too many or too large to come out"`
-	Error            *ProgramError   `json:"error" doc:"what went wrong with the program, if something did"`
-	Pool             string          `json:"pool,omitempty" doc:"hit when a sandbox was waiting, miss when one had to be made"`
+	Sandbox          string           `json:"sandbox" doc:"name of the sandbox, which is gone; GET /v1/runs/{name} finds this answer again"`
+	Value            json.RawMessage  `json:"result" doc:"the value of main, or null"`
+	HasResult        bool             `json:"has_result" doc:"tells a main that returned null from none at all"`
+	Artifacts        []Artifact       `json:"artifacts" nullable:"false" doc:"the files that the program left in artifacts/"`
+	ArtifactsSkipped []string         `json:"artifacts_skipped,omitempty" doc:"artifacts that were too many or too large to come out"`
+	Error            *ProgramError    `json:"error" doc:"what went wrong with the program, if something did"`
+	Pool             string           `json:"pool,omitempty" doc:"hit when a sandbox was waiting, miss when one had to be made"`
+	Workspace        *WorkspaceCommit `json:"workspace,omitempty" doc:"what became of what was written in a workspace whose mode is direct"`
 	Result
 }
 

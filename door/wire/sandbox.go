@@ -28,6 +28,7 @@ type Spec struct {
 	Limits     *Limits           `json:"limits,omitempty"`
 	Egress     *Egress           `json:"egress,omitempty" doc:"where the sandbox may connect to; default nowhere"`
 	Secrets    []SecretUse       `json:"secrets,omitempty" doc:"secrets that its commands are given as variables"`
+	Workspace  *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
 	TTLMS      int64             `json:"ttl_ms,omitempty" doc:"how long the sandbox lives without being used"`
 	FixedLease bool              `json:"fixed_lease,omitempty" doc:"using the sandbox does not renew its lease"`
 	FreezeMS   int64             `json:"freeze_after_ms,omitempty" doc:"how long the sandbox may be unused before everything in it stops until it is used again; default never"`

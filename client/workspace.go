@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/door/wire"
+)
+
+// CreateWorkspace implements brig.Service.
+func (c *Client) CreateWorkspace(ctx context.Context, name string) (*brig.Workspace, error) {
+	var out wire.Workspace
+	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/workspaces"}, wire.WorkspaceRequest{Name: name}, &out); err != nil {
+		return nil, err
+	}
+	return out.Noun(), nil
+}
+
+// Workspaces implements brig.Service.
+func (c *Client) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
+	var out wire.Workspaces
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces"}, nil, &out); err != nil {
+		return nil, err
+	}
+	list := []*brig.Workspace{}
+	for _, w := range out.Workspaces {
+		list = append(list, w.Noun())
+	}
+	return list, nil
+}
+
+// RemoveWorkspace implements brig.Service.
+func (c *Client) RemoveWorkspace(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/workspaces/" + segment(name)}, nil, nil)
+}
+
+// WorkspaceVersions implements brig.Service.
+func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
+	var out wire.WorkspaceVersions
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/versions"}, nil, &out); err != nil {
+		return nil, err
+	}
+	list := []*brig.WorkspaceVersion{}
+	for _, v := range out.Versions {
+		list = append(list, v.Noun())
+	}
+	return list, nil
+}
+
+// DiffWorkspace implements brig.Service.
+func (c *Client) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
+	var out wire.WorkspaceDiff
+	q := url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}
+	rq := request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/diff", query: q}
+	if err := c.call(ctx, rq, nil, &out); err != nil {
+		return nil, err
+	}
+	return wire.ToWorkspaceChanges(out.Changes), nil
+}
+
+// RestoreWorkspace implements brig.Service.
+func (c *Client) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
+	var out wire.WorkspaceVersion
+	rq := request{method: http.MethodPost, path: "/v1/workspaces/" + segment(name) + "/restore"}
+	if err := c.call(ctx, rq, wire.RestoreRequest{Version: version}, &out); err != nil {
+		return nil, err
+	}
+	return out.Noun(), nil
+}
+
+// CommitWorkspace implements brig.Service.
+func (c *Client) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
+	var out wire.WorkspaceCommit
+	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/sandboxes/" + segment(sandbox) + "/commit"}, nil, &out); err != nil {
+		return nil, err
+	}
+	return out.Noun(), nil
+}

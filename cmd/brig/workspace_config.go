@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/workspace"
+)
+
+// workspacesConfig is the part of the configuration about directories that
+// outlive sandboxes.
+type workspacesConfig struct {
+	// Store is local (the default), s3 or none.
+	Store string `yaml:"store"`
+	// Path is the folder of local.
+	Path string `yaml:"path"`
+	S3   struct {
+		Endpoint string `yaml:"endpoint"`
+		Insecure bool   `yaml:"insecure"`
+		Region   string `yaml:"region"`
+		Bucket   string `yaml:"bucket"`
+		Prefix   string `yaml:"prefix"`
+		// Credentials is a file of two lines.
+		Credentials string `yaml:"credentials"`
+	} `yaml:"s3"`
+}
+
+// The variables that may have the credentials of S3.
+const (
+	s3AccessEnv = "BRIG_S3_ACCESS_KEY"
+	s3SecretEnv = "BRIG_S3_SECRET_KEY"
+)
+
+func (c *workspacesConfig) check() error {
+	switch c.Store {
+	case "", "local", "none":
+		return nil
+	case "s3":
+		if c.S3.Endpoint == "" || c.S3.Bucket == "" {
+			return brig.Errorf(brig.InvalidConfig, "workspaces.s3 needs an endpoint and a bucket").
+				WithHint("for example {endpoint: \"127.0.0.1:7070\", insecure: true, bucket: brig}")
+		}
+		return nil
+	}
+	return brig.Errorf(brig.InvalidConfig, "workspaces.store: no store %q", c.Store).WithHint("use local, s3 or none")
+}
+
+// openWorkspaces gives an engine the store of workspaces.
+func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Options) error {
+	w := &c.Workspaces
+	switch w.Store {
+	case "none":
+		return nil
+	case "s3":
+		access, secret, err := w.credentials()
+		if err != nil {
+			return err
+		}
+		objects, err := workspace.OpenS3(ctx, workspace.S3Options{
+			Endpoint: w.S3.Endpoint, Insecure: w.S3.Insecure, Region: w.S3.Region, Bucket: w.S3.Bucket, Prefix: w.S3.Prefix,
+			AccessKey: access, SecretKey: secret,
+		})
+		if err != nil {
+			return brig.Errorf(brig.NotInitialized, "the bucket of workspaces cannot be reached").
+				WithHint("check workspaces.s3 and its credentials").Because(err)
+		}
+		o.Workspaces = workspace.New(objects, nil)
+		return nil
+	}
+	path := w.Path
+	if path == "" {
+		path = filepath.Join(dir, "workspaces")
+	}
+	objects, err := workspace.OpenDir(path)
+	if err != nil {
+		return brig.Errorf(brig.NotInitialized, "the folder of workspaces cannot be read or made").
+			WithHint("check the owner and mode of the data folder, or workspaces.path").Because(err)
+	}
+	o.Workspaces = workspace.New(objects, nil)
+	return nil
+}
+
+// credentials are the operator's; no sandbox ever has them.
+func (c *workspacesConfig) credentials() (access, secret string, err error) {
+	if c.S3.Credentials == "" {
+		access, secret = os.Getenv(s3AccessEnv), os.Getenv(s3SecretEnv)
+		_ = os.Unsetenv(s3SecretEnv) // it is nothing for what we start
+		return access, secret, nil
+	}
+	b, err := os.ReadFile(c.S3.Credentials)
+	if err != nil {
+		return "", "", brig.Errorf(brig.InvalidConfig, "workspaces.s3.credentials cannot be read").
+			WithHint("check the file's name and mode").Because(err)
+	}
+	access, secret, ok := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	if access, secret = strings.TrimSpace(access), strings.TrimSpace(secret); !ok || access == "" || secret == "" {
+		return "", "", brig.Errorf(brig.InvalidConfig, "workspaces.s3.credentials is not two lines").
+			WithHint("write the access key into the first line and the secret key into the second")
+	}
+	return access, secret, nil
+}

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// boxed makes sandboxes and runs scripts in them.
+type boxed struct {
+	t   *testing.T
+	svc brig.Service
+	ctx context.Context
+}
+
+func (b boxed) create(spec brig.Spec) *brig.Sandbox {
+	b.t.Helper()
+	box, err := b.svc.Create(b.ctx, spec)
+	if err != nil {
+		b.t.Fatalf("create %s: %v", spec.Name, err)
+	}
+	b.t.Cleanup(func() { _, _ = b.svc.Kill(context.WithoutCancel(b.ctx), string(box.ID)) })
+	return box
+}
+
+// sh runs a script, which must succeed, and returns what it says.
+func (b boxed) sh(box, script string) string {
+	b.t.Helper()
+	res, err := b.svc.Exec(b.ctx, box, brig.Command{Shell: script, Timeout: 5 * time.Minute}, brig.IO{})
+	if err != nil || res.ExitCode != 0 {
+		b.t.Fatalf("in %s: %v, %d: %s%s", box, err, res.ExitCode, res.Stdout.Head, res.Stderr.Head)
+	}
+	return string(res.Stdout.Head)
+}
+
+// treeOf is all that is in a folder, and how large it is.
+func treeOf(t *testing.T, dir string) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		st, err := os.Lstat(name)
+		if err == nil {
+			out[name] = st.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not yet", what)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/workspace"
+)
+
+// withWorkspaces returns an engine on real gVisor whose workspaces are in a
+// folder, and that folder.
+func withWorkspaces(t *testing.T) (*engine.Engine, boxed, string) {
+	t.Helper()
+	needRoot(t)
+	dir := t.TempDir()
+	objects, err := workspace.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ctx := engineWith(t, engine.Options{Workspaces: workspace.New(objects, nil)})
+	return e, boxed{t, e, ctx}, dir
+}
+
+// makeTree is what the first sandbox writes: text, bytes, modes, a link to
+// where it may not lead, names that are no text, and what is no file.
+const makeTree = `set -e
+mkdir -p src/deep/er empty
+echo hello > src/hello.txt
+head -c 3000000 /dev/urandom > src/deep/er/random
+printf '#!/bin/sh\necho ran\n' > src/run.sh; chmod 750 src/run.sh
+ln src/hello.txt src/hard
+ln -s /etc/passwd src/passwd
+ln -s ../../../../etc/shadow src/deep/up
+ln -s nowhere src/nowhere
+: > src/nothing
+touch -d '2001-02-03 04:05:06' src/old && echo old > src/old && touch -d '2001-02-03 04:05:06' src/old
+printf x > "$(printf 'src/\377\376name')"
+printf y > "$(printf 'src/line\nbreak')"
+mkfifo src/pipe
+chmod 500 src/deep/er
+`
+
+// sumTree says all of a tree that must be the same in the next sandbox.
+const sumTree = `cd /workspace && find . ! -type p -printf '%p %y %m %l\n' | LC_ALL=C sort | grep -v '^\. ' | od -c | sha256sum; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum; stat -c '%Y %U' src/old`
+
+func TestWorkspaceOutlivesSandboxes(t *testing.T) {
+	e, b, dir := withWorkspaces(t)
+	ctx := b.ctx
+	if _, err := e.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	use := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	box := b.create(brig.Spec{Name: "one", Workspace: use})
+	if len(box.Notes) == 0 || !strings.Contains(strings.Join(box.Notes, "\n"), "workspace: snapshot bridge: a copy of version 0 of data") {
+		t.Errorf("the notes are %q", box.Notes)
+	}
+	b.sh("one", makeTree)
+	want := b.sh("one", sumTree)
+	if _, err := e.Stop(ctx, "one", 0); err != nil {
+		t.Fatal(err)
+	}
+	vs, err := e.WorkspaceVersions(ctx, "data")
+	if err != nil || len(vs) != 1 || vs[0].Number != 1 || vs[0].Sandbox != box.ID || vs[0].Actor != "ann" || vs[0].Files != 8 {
+		t.Fatalf("versions %+v, %v", vs, err)
+	}
+	b.create(brig.Spec{Name: "two", Workspace: brig.WorkspaceUse{Name: "data"}})
+	if got := b.sh("two", sumTree); got != want {
+		t.Errorf("the next sandbox has\n%s, want\n%s", got, want)
+	}
+	if got := b.sh("two", `cat src/hello.txt; ./src/run.sh; readlink src/passwd; test -e src/pipe || echo no pipe; stat -c '%h %U' src/hard`); got != "hello\nran\n/etc/passwd\nno pipe\n1 user\n" {
+		t.Errorf("the next sandbox says %q", got)
+	}
+	// A one-shot reads it, and writes.
+	o, err := e.Run(ctx, brig.Program{Command: []string{"sh", "-c", sumTree + "; echo more > more"}, Workspace: use}, brig.IO{})
+	if err != nil || string(o.Stdout.Head) != want || o.Workspace == nil || o.Workspace.Version.Number != 2 ||
+		len(o.Workspace.Changes) != 1 || o.Workspace.Changes[0] != (brig.WorkspaceChange{Path: "more", Kind: brig.WorkspaceAdded, Type: brig.RegularFile, Size: 5}) {
+		t.Fatalf("the one-shot: %+v, %+v, %v", o, o.Workspace, err)
+	}
+	py, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "print(open('more').read())", Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceReadOnly}}, brig.IO{})
+	if err != nil || string(py.Stdout.Head) != "more\n\n" || py.Workspace != nil {
+		t.Errorf("python: %+v, %v", py, err)
+	}
+	// The link was kept as one: nothing of the host's is in the store.
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(passwd)
+	for name := range treeOf(t, dir) {
+		if strings.Contains(name, hex.EncodeToString(sum[:])) {
+			t.Error("the store has the host's /etc/passwd")
+		}
+	}
+	// Merging: what the second sandbox changed goes on top of version 2.
+	b.sh("two", "echo changed > src/hello.txt; rm src/old")
+	c, err := e.CommitWorkspace(ctx, "two")
+	if err != nil || c.Version.Number != 3 || c.Version.Base != 1 || c.Changed != 2 {
+		t.Fatalf("commit %+v, %v", c, err)
+	}
+	b.sh("two", "echo again > src/hello.txt")
+	if c, err = e.CommitWorkspace(ctx, "two"); err != nil || c.Version.Number != 4 || c.Changed != 1 {
+		t.Fatalf("the second commit %+v, %v", c, err)
+	}
+	if c, err = e.CommitWorkspace(ctx, "two"); err != nil || c.Version.Number != 4 || c.Changed != 0 {
+		t.Errorf("a commit of nothing %+v, %v", c, err)
+	}
+	d, err := e.DiffWorkspace(ctx, "data", 1, 4)
+	if err != nil || fmt.Sprint(d) != "[{more added file 5} {src/hello.txt changed file 6} {src/old removed file 0}]" {
+		t.Errorf("diff %v, %v", d, err)
+	}
+	v, err := e.RestoreWorkspace(ctx, "data", 1)
+	if err != nil || v.Number != 5 || v.Restored != 1 || v.Digest != vs[0].Digest {
+		t.Errorf("restore %+v, %v", v, err)
+	}
+	if _, err = e.CommitWorkspace(ctx, "two"); err != nil { // nothing new to say
+		t.Error(err)
+	}
+	b.sh("two", "echo mine > src/hello.txt")
+	if _, err = e.CommitWorkspace(ctx, "two"); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "src/hello.txt") {
+		t.Errorf("a conflict is %v", err)
+	}
+	if err := e.Remove(ctx, "two"); err != nil {
+		t.Fatal(err) // overlay: nothing to write back
+	}
+	if err := e.RemoveWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the store is swept", func() bool {
+		for name := range treeOf(t, filepath.Join(dir, "objects")) {
+			if strings.Contains(name, "/blobs/") || strings.Contains(name, "/versions/") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// The four modes of a write: read_only, overlay, direct, and within prefixes.
+func TestWorkspaceWritePolicy(t *testing.T) {
+	e, b, _ := withWorkspaces(t)
+	ctx := b.ctx
+	if _, err := e.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	seed := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	o, err := e.Run(ctx, brig.Program{Command: []string{"sh", "-c", "mkdir -p outputs src; echo a > outputs/a; echo s > src/s; echo t > top"}, Workspace: seed}, brig.IO{})
+	if err != nil || o.Workspace == nil || o.Workspace.Error != nil || o.Workspace.Changed != 5 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	b.create(brig.Spec{Name: "ro", Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceReadOnly}})
+	if got := b.sh("ro", `for f in new outputs/new; do echo x > $f && echo wrote $f; done; for f in top src/s; do echo x >> $f && echo wrote $f; done; rm -rf top src outputs; mv src other; chmod u+w top; cat top src/s outputs/a; exit 0`); got != "t\ns\na\n" {
+		t.Errorf("what is to read only says %q", got)
+	}
+	_, err = e.CommitWorkspace(ctx, "ro")
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("a commit of what is to read only: %v", err)
+	}
+	b.create(brig.Spec{Name: "over", Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceOverlay}})
+	b.sh("over", "echo x > top")
+	if err := e.Remove(ctx, "over"); err != nil {
+		t.Fatal(err)
+	}
+	if vs, err := e.WorkspaceVersions(ctx, "data"); err != nil || len(vs) != 1 {
+		t.Errorf("after an overlay there are %d versions, %v", len(vs), err)
+	}
+	b.create(brig.Spec{Name: "some", Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect, Prefixes: []string{"/workspace/outputs", "memories/me"}}})
+	b.sh("some", "echo b > outputs/b; rm outputs/a; echo x > top; rm -r src; echo n > new; mkdir -p memories/me memories/you; echo m > memories/me/m; echo y > memories/you/y")
+	c, err := e.CommitWorkspace(ctx, "some")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, ch := range c.Changes {
+		got[ch.Path] = string(ch.Kind)
+	}
+	want := map[string]string{"outputs/a": "removed", "outputs/b": "added", "memories": "added", "memories/me": "added", "memories/me/m": "added"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("changed %v, want %v", got, want)
+	}
+	skipped := map[string]bool{}
+	for _, s := range c.Skipped {
+		skipped[s.Path] = strings.Contains(s.Reason, "outside")
+	}
+	if fmt.Sprint(skipped) != "map[memories/you:true memories/you/y:true new:true src:true src/s:true top:true]" || c.Passed != 6 {
+		t.Errorf("skipped %v, %d", skipped, c.Passed)
+	}
+	b.create(brig.Spec{Name: "check", Workspace: brig.WorkspaceUse{Name: "data"}})
+	if got := b.sh("check", "find . -type f | LC_ALL=C sort; cat top"); got != "./memories/me/m\n./outputs/b\n./src/s\n./top\nt\n" {
+		t.Errorf("afterwards there is %q", got)
+	}
+}
