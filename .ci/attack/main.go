@@ -1,0 +1,90 @@
+// Command attack runs the tests that attack Brig, and says what came of it.
+// With a file, it only says what is written in it.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/brig-run/brig/internal/attack"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	var failed error
+	if len(args) == 0 {
+		f, err := os.CreateTemp("", "brig-attack-")
+		if err != nil {
+			return err
+		}
+		f.Close()
+		defer os.Remove(f.Name())
+		args = []string{f.Name()}
+		if failed, err = battery(f.Name()); err != nil {
+			return err
+		}
+	}
+	book, err := os.Open(args[0])
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	b, err := attack.Read(book)
+	if err != nil {
+		return err
+	}
+	remains, err := residual()
+	if err != nil {
+		return err
+	}
+	fmt.Println("What remains (SECURITY.md):")
+	fmt.Println(remains)
+	if wrong := b.Report(os.Stdout, attack.Catalogue()); len(wrong) > 0 {
+		failed = errors.Join(failed, fmt.Errorf("%d things are wrong", len(wrong)))
+	}
+	return failed
+}
+
+// battery runs the tests that keep a book, one package after the other: what
+// they measure is the machine's.
+func battery(book string) (failed, err error) {
+	found, err := attack.Find(".")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range slices.Sorted(maps.Keys(found)) {
+		fmt.Printf("== ./%s: %d tests\n", dir, len(found[dir]))
+		cmd := exec.Command("go", "test", "-count=1", "-timeout", "20m", "-run", "^("+strings.Join(found[dir], "|")+")$", "./"+dir)
+		cmd.Env = append(os.Environ(), attack.Env+"="+book)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("./%s: %w", dir, err))
+		}
+	}
+	return failed, nil
+}
+
+// residual is the section of SECURITY.md that says what is not promised.
+func residual() (string, error) {
+	b, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		return "", err
+	}
+	_, section, ok := strings.Cut(string(b), "\n## What is not promised\n")
+	if !ok {
+		return "", errors.New("SECURITY.md does not say what is not promised")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	return strings.TrimSpace(section), nil
+}

@@ -1,0 +1,92 @@
+package attack
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Book is what was written down, each thing once. A thing that was tried more
+// than once and was bad once is bad.
+type Book struct {
+	cases, mutants map[string]map[string]bool // id -> what -> bad
+}
+
+// Read reads a book.
+func Read(r io.Reader) (*Book, error) {
+	b := &Book{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var e Entry
+		if err := json.Unmarshal(in.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("read the book of attacks: %w", err)
+		}
+		to, what := b.cases, e.What
+		if e.Off != "" {
+			to, what = b.mutants, e.Off+": "+e.What
+		}
+		if to[e.ID] == nil {
+			to[e.ID] = map[string]bool{}
+		}
+		to[e.ID][what] = to[e.ID][what] || e.Bad
+	}
+	return b, in.Err()
+}
+
+// bad lists what is bad.
+func bad(of map[string]bool) (out []string) {
+	for what, b := range of {
+		if b {
+			out = append(out, what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Report writes a table of what was tried, and a last line of totals. It
+// returns what is wrong: an escape, a mutant that was not seen, a class of the
+// catalogue without a case or without a mutant, or one that is not of it.
+func (b *Book) Report(w io.Writer, catalogue []Class) (wrong []string) {
+	var tried, escaped, mutants, red int
+	known := map[string]bool{}
+	fmt.Fprintf(w, "%-7s %6s %8s %12s  %s\n", "id", "tried", "escaped", "mutants red", "what")
+	for _, c := range catalogue {
+		known[c.ID] = true
+		cases, controls := b.cases[c.ID], b.mutants[c.ID]
+		out, unseen := bad(cases), bad(controls)
+		fmt.Fprintf(w, "%-7s %6d %8d %12s  %s\n", c.ID, len(cases), len(out), fmt.Sprintf("%d of %d", len(controls)-len(unseen), len(controls)), c.Title)
+		tried, escaped = tried+len(cases), escaped+len(out)
+		mutants, red = mutants+len(controls), red+len(controls)-len(unseen)
+		for _, what := range out {
+			wrong = append(wrong, c.ID+" escaped: "+what)
+		}
+		for _, what := range unseen {
+			wrong = append(wrong, c.ID+" did not see the mutant: "+what)
+		}
+		if len(cases) == 0 {
+			wrong = append(wrong, c.ID+" has no case: "+c.Title)
+		}
+		if len(controls) == 0 {
+			wrong = append(wrong, c.ID+" has no mutant: nothing shows that it can fail")
+		}
+	}
+	for _, of := range []map[string]map[string]bool{b.cases, b.mutants} {
+		for id := range of {
+			if !known[id] {
+				wrong = append(wrong, cmp.Or(id, "an empty id")+" is not in the catalogue")
+			}
+		}
+	}
+	slices.Sort(wrong)
+	wrong = slices.Compact(wrong)
+	for _, line := range wrong {
+		fmt.Fprintln(w, "WRONG:", line)
+	}
+	fmt.Fprintf(w, "%d tried, %d escaped, %d of %d mutants red\n", tried, escaped, red, mutants)
+	return wrong
+}
