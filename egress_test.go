@@ -1,11 +1,13 @@
 package brig_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // rules reads rules as tests write them: "allow HOST[:PORT]", "deny CIDR",
@@ -198,11 +200,23 @@ func TestEgressCheck(t *testing.T) {
 		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidArgument || !strings.HasPrefix(e.Field, "egress.rules[0]") || e.Hint == "" {
 			t.Errorf("%+v: %v, want an error with field and hint", r, err)
 		}
+		attack.Tried("NET-14", fmt.Sprintf("%+q %+q %v %q %q", r.Host, r.CIDR, r.Ports, r.Methods, r.Paths), err == nil)
 	}
 	if err := (&brig.Egress{Bandwidth: -1}).Check(); brig.KindOf(err) != brig.InvalidArgument {
 		t.Error("a negative bandwidth")
 	}
 	if err := (&brig.Egress{Rules: make([]brig.EgressRule, 1000)}).Check(); brig.KindOf(err) != brig.InvalidArgument {
 		t.Error("a thousand rules")
+	}
+	// No rules allow nothing; that the question can be answered otherwise, a
+	// rule for everything shows.
+	for _, h := range []string{"a.test", "localhost", "metadata.google.internal"} {
+		none, _ := (&brig.Egress{}).Named(h, 443)
+		all, _ := (&brig.Egress{Rules: []brig.EgressRule{host("*")}}).Named(h, 443)
+		if none != brig.Denied || all != brig.Allowed {
+			t.Errorf("%s: %v without rules, %v with one for everything", h, none, all)
+		}
+		attack.Tried("NET-14", "no rules, "+h, none != brig.Denied)
+		attack.Seen("NET-14", h, "the default", all == brig.Allowed)
 	}
 }

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/audit"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // chain makes n lines.
@@ -169,10 +171,30 @@ func TestTampering(t *testing.T) {
 	if rep, err := verify(whole); err != nil || rep.Lines != 20 || rep.Partial {
 		t.Fatalf("what nobody touched: %+v, %v", rep, err)
 	}
+	// The control: a chain that is made anew from the first record on is whole,
+	// and only the signature of its end tells the two apart.
+	forged := []brig.AuditLine{}
+	for i, l := range lines {
+		var last brig.AuditLine
+		if i > 0 {
+			last = forged[i-1]
+		}
+		l.Actor = "bob"
+		forged = append(forged, audit.Link(last, l.Event))
+	}
+	anew := export(t, forged, headOf(forged), brig.AuditQuery{}, 1)
+	_, err := verify(anew)
+	key, _, err2 := ed25519.GenerateKey(nil)
+	_, kept := audit.VerifyExport(strings.NewReader(strings.Join(anew, "")), key)
+	attack.Seen("AUD-01", "a chain made anew", "the signature of its end", err == nil && kept != nil)
+	if err = errors.Join(err, err2); err != nil || kept == nil {
+		t.Errorf("a chain made anew: %v, and with a key that signs it: %v", err, kept)
+	}
 	all := tamperings(t)
 	per := 10_000/len(all) + 1
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
+			attack.Case(t, "AUD-01", name)
 			for range per {
 				rows, want := f(r, slices.Clone(whole[1:len(whole)-1]))
 				got := slices.Concat(whole[:1], rows, whole[len(whole)-1:])

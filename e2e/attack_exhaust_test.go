@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // Processes run out for the program that wants too many, and for nobody else:
 // other commands work, the sentry lives, the host's own limit is far away.
 func TestAttackProcesses(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "RES-02", "threads")
+	attack.Case(t, "RES-01", "children and a fork bomb")
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "processes", func(s *brig.Spec) { s.Limits.Processes = 64 })
 	sentry := m.sentry()
@@ -60,6 +63,7 @@ except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
 
 func TestAttackOpenFiles(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "RES-06", "open files until the kernel refuses")
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "files", func(s *brig.Spec) { s.Limits.OpenFiles = 100 })
 	if out := m.sh("user", probe+" files"); !strings.HasSuffix(out, " EMFILE\n") || len(out) > len("100 EMFILE\n") {
@@ -77,6 +81,7 @@ func TestAttackOpenFiles(t *testing.T) {
 // What is written is bounded, and what was written is given back.
 func TestAttackDisk(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "RES-04", "the disk, /tmp and /dev/shm until the kernel refuses")
 	p, images := newProvider(t, t.TempDir())
 	const disk, memory = 96 * brig.MiB, 512 * brig.MiB
 	before := free(t, p.DataDir)
@@ -144,6 +149,7 @@ func onDisk(t *testing.T, m *machine) int64 {
 // the sandbox.
 func TestAttackInodes(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "RES-05", "300,000 empty files in two places")
 	p, images := newProvider(t, t.TempDir())
 	neighbour := newMachine(t, p, images, "beside", nil)
 	for _, dir := range []string{"/home/user/many", "/tmp/many"} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
@@ -61,7 +62,10 @@ func TestAttackHostileAgent(t *testing.T) {
 		all.Go(func() {
 			few <- struct{}{}
 			defer func() { <-few }()
-			t.Run(what, func(t *testing.T) { suffer(t, p, img.Digest, what) })
+			t.Run(what, func(t *testing.T) {
+				attack.Case(t, "GST-01", what)
+				suffer(t, p, img.Digest, what)
+			})
 		})
 	}
 	all.Wait()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // plant writes 32 random bytes, in hex, to a file of the host and returns
@@ -51,20 +52,24 @@ func TestAttackCanary(t *testing.T) {
 		if !strings.Contains(out, "tried ") {
 			t.Errorf("as %s the probe did not get through: %s", user, out)
 		}
-		for _, s := range secrets {
+		for i, s := range secrets {
 			if strings.Contains(out, s) {
 				t.Errorf("as %s it reads the host: %s", user, out)
 			}
+			attack.Tried("ESC-07", fmt.Sprintf("canary %d as %s, by every path there is", i, user), strings.Contains(out, s))
 		}
-		if strings.Contains(out, "read ") || strings.Contains(out, "opened by handle") {
+		some := strings.Contains(out, "read ") || strings.Contains(out, "opened by handle")
+		if some {
 			t.Errorf("as %s it reads something: %s", user, out)
 		}
+		attack.Tried("ESC-07", "files by handles, the order, as "+user, some)
 	}
 	// The control: the program does find what can be found.
 	inside := m.sh("user", "printf %s "+secrets[0]+" > /tmp/planted; "+probe+" canary /tmp/planted")
 	if !strings.Contains(inside, secrets[0]) {
 		t.Errorf("the probe overlooks a file that it may read: %s", inside)
 	}
+	attack.Seen("ESC-07", "a canary inside", "the wall", strings.Contains(inside, secrets[0]))
 	if logs, err := os.ReadFile(filepath.Join(m.dir, "log")); err == nil && strings.Contains(string(logs), secrets[1]) {
 		t.Error("the canary is in the sandbox's log")
 	}
@@ -80,14 +85,19 @@ func TestAttackAgent(t *testing.T) {
 			"kill -9 1", "kill -STOP 1", "kill -TERM 1", "kill -9 -1", "echo x > /proc/1/mem", "cat /proc/1/environ",
 			"echo 1000 > /proc/1/oom_score_adj", "python3 -c 'import ctypes; exit(0 if ctypes.CDLL(None).ptrace(16,1,0,0) == 0 else 1)'",
 		} {
-			if res, out, err := m.try(brig.Command{Shell: script, User: user}); err != nil || res.ExitCode == 0 && !strings.HasSuffix(script, "oom_score_adj") {
+			res, out, err := m.try(brig.Command{Shell: script, User: user})
+			escaped := err != nil || res.ExitCode == 0 && !strings.HasSuffix(script, "oom_score_adj")
+			if escaped {
 				t.Errorf("as %s, %q: %+v, %v: %s", user, script, res, err, out)
 			}
+			attack.Tried("ESC-11", script+" as "+user, escaped)
 		}
 		m.sh(user, probe+" flood")
-		if out := m.sh(user, "echo alive"); out != "alive\n" {
+		out := m.sh(user, "echo alive")
+		if out != "alive\n" {
 			t.Errorf("after the flood of %s: %q", user, out)
 		}
+		attack.Tried("ESC-11", "every signal for a second, as "+user, out != "alive\n")
 	}
 	select {
 	case <-m.Done():
@@ -100,9 +110,12 @@ func TestAttackAgent(t *testing.T) {
 // notices and says why, and nothing is left.
 func TestAttackKilledAgent(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "GST-05", "an agent that is killed")
+	attack.Mutant(t, "ESC-11", "kill -9 1 as root", "no capabilities")
 	p, images := newProvider(t, t.TempDir(), "capabilities") // so that root can
 	m := newMachine(t, p, images, "victim", nil)
 	neighbour := newMachine(t, p, images, "neighbour", nil)
+	attack.Seen("GST-05", "traces of a sandbox that lives", "its end", len(m.traces()) > 0)
 	start := time.Now()
 	_, _, err := m.try(brig.Command{Shell: "kill -9 1; sleep 20", User: "root"})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), string(brig.Crashed)) || time.Since(start) > 5*time.Second {
@@ -129,6 +142,7 @@ func TestAttackKilledAgent(t *testing.T) {
 // its sandbox is ended for it.
 func TestAttackStoppedAgent(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "GST-05", "an agent that is stopped")
 	p, images := newProvider(t, t.TempDir(), "capabilities")
 	m := newMachine(t, p, images, "stopped", nil)
 	start := time.Now()

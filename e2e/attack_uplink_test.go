@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // linked is a machine with an uplink whose packets nobody wants.
@@ -35,6 +36,7 @@ func TestAttackUplink(t *testing.T) {
 			if f[name] != "EPERM" {
 				t.Errorf("as %s, %s: %q", user, name, f[name])
 			}
+			attack.Tried("NET-12", name+" as "+user, f[name] != "EPERM")
 		}
 		// gVisor says yes to a socket that would have any address, and it has
 		// none for it.
@@ -42,6 +44,9 @@ func TestAttackUplink(t *testing.T) {
 			t.Errorf("as %s, another's address: %q", user, f["bind.other"])
 		}
 		for name, verdict := range f {
+			if strings.HasPrefix(name, "home.") {
+				attack.Tried("NET-12", "from a network of its own, "+name+" as "+user, verdict != "EPERM")
+			}
 			switch {
 			case strings.HasPrefix(name, "home.") && verdict != "EPERM":
 				t.Errorf("as %s, from a network of its own, %s: %q", user, name, verdict)
@@ -66,5 +71,6 @@ func TestAttackUplinkControl(t *testing.T) {
 		if f[name] != "allowed" {
 			t.Errorf("%s: %q, and the capabilities are there", name, f[name])
 		}
+		attack.Seen("NET-12", name, "no capabilities", f[name] == "allowed")
 	}
 }

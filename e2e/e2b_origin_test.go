@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // spy is a page that tries what a page of one sandbox must not be able to do
@@ -118,15 +119,21 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 	}
 	report := told(victim+"/", other+"/", other+"/spy")
 	t.Log(report)
+	attack.Seen("UI-02", "the victim's own page reads all of it", "another origin", true)
+	attack.Tried("UI-02", "a page of one sandbox: cookies", strings.Contains(report, "secret-of-victim"))
 	if strings.Contains(report, "secret-of-victim") || strings.Contains(report, "the page of victim") {
 		t.Errorf("it has read what is another's: %s", report)
 	}
 	for _, probe := range []string{"read", "frame", "list", "native", "envd"} {
-		if !strings.Contains(report, fmt.Sprintf("%q:%q", probe, "refused")) && !strings.Contains(report, fmt.Sprintf("%q:%q", probe, "403")) {
+		refused := strings.Contains(report, fmt.Sprintf("%q:%q", probe, "refused")) || strings.Contains(report, fmt.Sprintf("%q:%q", probe, "403"))
+		if !refused {
 			t.Errorf("%s: %s", probe, report)
 		}
+		attack.Tried("UI-02", "a page of one sandbox: "+probe, !refused)
 	}
-	if left, err := c.List(ctx, brig.ListOptions{}); err != nil || len(left.Sandboxes) != 2 {
-		t.Errorf("there are %d sandboxes, want 2: %v", len(left.Sandboxes), err)
+	left, err := c.List(ctx, brig.ListOptions{})
+	if err != nil || len(left.Sandboxes) != 2 {
+		t.Fatalf("there are %d sandboxes, want 2: %v", len(left.Sandboxes), err)
 	}
+	attack.Tried("UI-02", "a page of one sandbox: create", false)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // Without its server a sandbox goes on, and nothing leaves it. The next server
@@ -55,12 +56,14 @@ while True:
 		return false
 	}
 	t.Run("alive", func(t *testing.T) {
+		attack.Mutant(t, "NET-13", "the same program while the server lives", "the server's death")
 		if !comes(20 * time.Second) {
 			t.Error("nothing arrives while the server runs")
 		}
 		time.Sleep(time.Second) // a process is kept over a server's death when it has run for a moment
 	})
 	t.Run("killed", func(t *testing.T) {
+		attack.Case(t, "NET-13", "the server killed: nothing leaves")
 		s.kill()
 		time.Sleep(200 * time.Millisecond) // what was on its way
 		if comes(2 * time.Second) {

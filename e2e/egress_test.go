@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // attempts is what a sandbox's attacks are written in. Each prints what it got.
@@ -183,9 +185,11 @@ func TestEgressEscapes(t *testing.T) {
 			if strings.Contains(out, "sink") {
 				t.Errorf("%s %d: %s: %s", x.id, i, x.code, out)
 			}
-			if got := l.arrived(); len(got) > 0 {
+			got := l.arrived()
+			if len(got) > 0 {
 				t.Errorf("%s %d: %s: %q arrived", x.id, i, x.code, got)
 			}
+			attack.Tried(x.id, x.code, len(got) > 0 || strings.Contains(out, "sink"))
 		}
 		t.Logf("%d tried", len(list))
 	})
@@ -195,9 +199,12 @@ func TestEgressEscapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, code := range []string{"tcp('ok.test', 80)", "tcp('" + good + "', 80)", "dns('198.18.0.1', 'ok.test')", "udp('" + evil + "', 53)"} {
-			if out := try(code); strings.Contains(out, "GOT") || strings.Contains(out, "rcode") {
+			out := try(code)
+			escaped := strings.Contains(out, "GOT") || strings.Contains(out, "rcode")
+			if escaped {
 				t.Errorf("%s: %s", code, out)
 			}
+			attack.Tried("NET-13", "after all rules are taken away: "+code, escaped)
 		}
 	})
 	// The control: the same attempts do arrive where rules name the places.
@@ -214,14 +221,34 @@ func TestEgressEscapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, x := range []escape{
-			{"a sink", "tcp('" + evil + "', 80)"}, {"metadata", "tcp('169.254.169.254', 80)"}, {"a private network", "tcp('10.0.0.1', 22)"},
-			{"a name", "tcp('meta.ok.test', 80)"}, {"a name that was not allowed", "tcp('evil.test', 443)"},
+			{"NET-01", "tcp('" + evil + "', 80)"}, {"NET-01", "tcp('169.254.169.254', 80)"}, {"NET-01", "tcp('10.0.0.1', 22)"},
+			{"NET-02", "tcp('::ffff:10.0.0.1', 80)"}, {"NET-04", "tls('evil.test', 443, 'evil.test')"},
+			{"NET-05", "tcp('evil.test', 80, b'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')"},
+			{"NET-06", "print(socket.getaddrinfo('evil.test', 80)); tcp('evil.test', 80)"},
+			{"NET-07", "tcp('meta.ok.test', 80)"}, {"NET-08", "tcp('fd00::7', 80)"}, {"NET-10", "tcp('" + own + "', 2744)"},
+			{"NET-13", "tcp('evil.test', 443)"},
 		} {
-			try(x.code)
+			out := try(x.code)
 			time.Sleep(20 * time.Millisecond)
-			if got := l.arrived(); len(got) == 0 {
-				t.Errorf("%s (%s): nothing is seen to arrive: the lab is blind", x.id, x.code)
+			got := l.arrived()
+			if len(got) == 0 {
+				t.Errorf("%s: %s: %s: nothing is seen to arrive: the lab is blind", x.id, x.code, out)
 			}
+			attack.Seen(x.id, x.code, "the rules", len(got) > 0)
+		}
+		// No rule lets a packet through that is no TCP: it is the lab that sends
+		// it, past all of Brig.
+		for _, at := range []string{evil + ":443", "10.0.0.1:53"} {
+			if c, err := net.Dial("udp", at); err == nil {
+				_, _ = c.Write([]byte("x"))
+				c.Close()
+			}
+			time.Sleep(20 * time.Millisecond)
+			got := l.arrived()
+			if len(got) == 0 {
+				t.Errorf("a packet to %s is not seen: the lab is blind", at)
+			}
+			attack.Seen("NET-09", "a packet to "+at, "the sandbox", len(got) > 0)
 		}
 	})
 }
@@ -245,6 +272,9 @@ func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name str
 		}
 		if got := l.arrived(); len(got) > 0 {
 			t.Errorf("%s: %q arrived", code, got)
+			attack.Tried("NET-12", "as root: "+code, true)
+		} else {
+			attack.Tried("NET-12", "as root: "+code, false)
 		}
 	}
 }

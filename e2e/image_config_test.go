@@ -16,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // An image's entrypoint runs when it is asked for, as the image says: with its
@@ -65,6 +66,7 @@ func TestImageEntrypoint(t *testing.T) {
 		{"template", brig.Spec{Template: "app"}, "first usual, 101:102, /srv\nonly for user 101\n" + none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			attack.Case(t, "ESC-10", "an entrypoint: "+c.name)
 			c.spec.TTL = time.Minute
 			if c.spec.Image != "" {
 				c.spec.Image = host + "/app:" + c.spec.Image
@@ -91,6 +93,13 @@ func TestImageEntrypoint(t *testing.T) {
 			res, err := e.Exec(ctx, box.Spec.Name, brig.Command{Shell: "busybox id -u; pwd"}, brig.IO{})
 			if err != nil || !strings.HasPrefix(string(res.Stdout.Head), "1000\n/") {
 				t.Errorf("a command: %q, %v", res.Stdout.Head, err)
+			}
+			// The control: root is seen where it is asked for.
+			res, err = e.Exec(ctx, box.Spec.Name, brig.Command{Shell: "busybox id -u", User: "root"}, brig.IO{})
+			if err != nil || string(res.Stdout.Head) != "0\n" {
+				t.Errorf("as root: %q, %v", res.Stdout.Head, err)
+			} else {
+				attack.Seen("ESC-10", "a command as root in "+c.name, "the refusal to be root by an image's word", true)
 			}
 			if err := e.Remove(ctx, box.Spec.Name); err != nil {
 				t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 var update = flag.Bool("update", false, "write what is found as what is expected")
@@ -31,10 +32,35 @@ func TestPosture(t *testing.T) {
 	}
 	want := readGolden(t)
 	for _, view := range views {
-		for _, d := range differences(want[view], got[view]) {
+		diff := differences(want[view], got[view])
+		for _, d := range diff {
 			t.Errorf("%s: %s", view, d)
 		}
+		for fact := range got[view] {
+			if id := wallOf(fact); id != "" {
+				attack.Tried(id, fact+", "+view, slices.ContainsFunc(diff, func(d string) bool { return strings.HasPrefix(d, fact+":") }))
+			}
+		}
 	}
+}
+
+// wallOf says which class of attacks a fact is one of, "" if nothing was tried
+// to learn it. The longest prefix counts.
+func wallOf(fact string) string {
+	best, id := "", ""
+	for prefix, of := range map[string]string{
+		"caps.": "ESC-01", "call.setuid": "ESC-01", "call.setgid": "ESC-01", "call.setgroups": "ESC-01", "id.no_new_privs": "ESC-01",
+		"call.mount": "ESC-02", "call.umount2": "ESC-02", "call.pivot_root": "ESC-02", "call.chroot": "ESC-02", "call.fs": "ESC-02",
+		"call.open_tree": "ESC-02", "call.move_mount": "ESC-02", "call.unshare": "ESC-02", "call.clone": "ESC-02", "write.": "ESC-02",
+		"call.": "ESC-03", "family.": "ESC-03", "path./proc": "ESC-04", "path./sys": "ESC-04", "writable.": "ESC-04",
+		"path./dev": "ESC-05", "call.mknod": "ESC-05", "path./var/run": "ESC-06", "path./run": "ESC-06", "path./var/lib": "ESC-06",
+		"fd.": "ESC-07", "path./": "ESC-07", "call.init": "ESC-11", "call.tiocsti": "ESC-12",
+	} {
+		if strings.HasPrefix(fact, prefix) && len(prefix) > len(best) {
+			best, id = prefix, of
+		}
+	}
+	return id
 }
 
 // Each protection, when it is off, must be missed by the same comparison. The
@@ -51,6 +77,12 @@ func TestPostureControls(t *testing.T) {
 		t.Run(protection, func(t *testing.T) {
 			got := postures(t, []string{"root exec"}, protection)
 			diff := differences(want["root exec"], got["root exec"])
+			for _, d := range diff {
+				fact, _, _ := strings.Cut(d, ":")
+				if id := wallOf(fact); id != "" {
+					attack.Seen(id, fact, protection, true)
+				}
+			}
 			for _, f := range facts {
 				if !slices.ContainsFunc(diff, func(d string) bool { return strings.HasPrefix(d, f+":") }) {
 					t.Errorf("%s is off and %s does not show it; what differs: %q", protection, f, diff)

@@ -5,12 +5,16 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // There is no socket, fifo or device outside of /dev anywhere in a sandbox,
 // and no file that raises who runs it; a file that root makes so does not.
 func TestPostureFiles(t *testing.T) {
 	needRoot(t)
+	attack.Case(t, "ESC-01", "set-user-ID files of the image and ones that root makes")
+	attack.Case(t, "ESC-06", "sockets, fifos and devices anywhere in the file system")
+	attack.Mutant(t, "ESC-06", "a socket and a fifo that are there", "their absence")
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "walk", nil)
 	if found := m.facts("root", "walk", "/")["walk"]; found != "" {
@@ -46,6 +50,7 @@ func TestPostureDescriptors(t *testing.T) {
 				if brig.KindOf(err) != brig.InvalidArgument {
 					t.Errorf("as %s, a command in %s: %+v, %v: %s", user, dir, res, err, out)
 				}
+				attack.Tried("ESC-07", "a command in "+dir+" as "+user, brig.KindOf(err) != brig.InvalidArgument)
 			}
 		}
 	}

@@ -36,6 +36,13 @@ func (h *heard) on(ev brig.ProcessEvent) error {
 	return nil
 }
 
+// said is the output so far.
+func (h *heard) said() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stdout.String()
+}
+
 // until waits until the output has a text in it.
 func (h *heard) until(t *testing.T, text string) {
 	t.Helper()

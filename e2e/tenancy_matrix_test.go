@@ -21,6 +21,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/sqlite"
@@ -277,6 +278,7 @@ func TestTenancyMatrix(t *testing.T) {
 				continue // open to everybody, and says nothing of anybody
 			}
 			t.Run(o.OperationID, func(t *testing.T) {
+				attack.Case(t, "API-01", o.OperationID+" by everybody who may not")
 				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.mine[o.OperationID]}
 				if c.mine == nil {
 					c.mine = m.mine[""]
@@ -395,5 +397,6 @@ func TestTenancyMatrixSeesLeaks(t *testing.T) {
 		if c.foreign(); seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", id)
 		}
+		attack.Seen("API-01", id, "the tenant in the store's query", seen > 0)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // drip sends a request whose body has no end, a byte now and then, for so
@@ -90,8 +92,14 @@ func TestUnendingBody(t *testing.T) {
 			long = 10 * time.Second
 		}
 		all.Go(func() {
-			if status, listening := drip(s.url, head, long); listening != control || !control && status == 0 {
+			status, listening := drip(s.url, head, long)
+			if listening != control || !control && status == 0 {
 				t.Errorf("%s: answered %d, still listened to: %v", name, status, listening)
+			}
+			if control {
+				attack.Seen("RES-14", name, "who shows no key", listening)
+			} else {
+				attack.Tried("RES-14", name, listening)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // The canaries of TestSecretCanaries, which nothing prints.
@@ -85,6 +86,11 @@ func TestSecretCanaries(t *testing.T) {
 	look := func(what string, b []byte) {
 		t.Helper()
 		c.wantNone(t, what, b)
+		what = strings.TrimPrefix(what, dir)
+		if strings.HasPrefix(what, "/proc/") {
+			what = "/proc/*/" + filepath.Base(what)
+		}
+		attack.Tried("SEC-06", what, c.count(b) > 0)
 	}
 	look("answers", answers.Bytes())
 	look("the export", export)
@@ -123,6 +129,7 @@ func TestSecretCanaries(t *testing.T) {
 	if found != 1 {
 		t.Errorf("a leak was found %d times", found)
 	}
+	attack.Seen("SEC-06", "a value in a file", "its being kept away", found == 1)
 }
 
 // count says how often a value is in b, also in base64.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // endings are programs that end in every way there is.
@@ -133,6 +134,7 @@ func TestHangUpEndsOneShots(t *testing.T) {
 // of a sandbox that lives are seen.
 func TestTracesAreSeen(t *testing.T) {
 	needRoot(t)
+	attack.Mutant(t, "RES-10", "a sandbox that lives", "its end")
 	e, ctx := newEngine(t)
 	s, err := e.Create(ctx, brig.Spec{})
 	if err != nil {

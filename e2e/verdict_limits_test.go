@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // TestLimitsSpeakTheirOwnLanguage reaches each limit and asks what the guest
@@ -91,6 +92,7 @@ func TestProcessorsAreShared(t *testing.T) {
 		if used > 1.1*cpus {
 			t.Errorf("a sandbox with %g processors used %.3f", cpus, used)
 		}
+		attack.Tried("RES-08", fmt.Sprintf("four programs that spin, with %g processors", cpus), used > 1.1*cpus)
 		if used < 0.2*cpus {
 			t.Errorf("a sandbox with %g processors used %.3f: did it spin at all?", cpus, used)
 		}

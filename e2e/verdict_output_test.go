@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // peak is the most memory that a process has ever held, in bytes.
@@ -96,6 +97,7 @@ func TestFloods(t *testing.T) {
 		if grown >= 64*brig.MiB {
 			t.Errorf("%s: the server grew by %s", c.what, brig.FormatBytes(grown))
 		}
+		attack.Tried("RES-07", fmt.Sprintf("%s, %d bytes of it", c.what, c.total), grown >= 64*brig.MiB || len(a.Stdout) > 8<<20)
 		t.Logf("%s: %d MiB in %v, %.0f MiB/s; the server's peak grew by %d KiB", c.what, c.total>>20, took.Round(time.Millisecond), float64(c.total>>20)/took.Seconds(), grown>>10)
 	}
 	wantOnlyPool(t, s)

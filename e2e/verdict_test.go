@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // battery is how many programs of each sort are judged.
@@ -122,6 +123,7 @@ func TestOutOfMemoryIsSaid(t *testing.T) {
 			return
 		}
 		ok := o.OOMKilled && !o.TimedOut && o.ExitCode == 137 && o.Error != nil && o.Error.Code == brig.OutOfMemory.Code()
+		attack.Tried("RES-03", g.sort, !ok)
 		if c.count(g.sort, ok); !ok {
 			t.Errorf("%s: %+v, error %+v, stdout %q, stderr %q", g.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
@@ -200,6 +202,7 @@ func trees() []sorted {
 func TestTimeoutEndsOneShots(t *testing.T) {
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)
+	attack.Case(t, "RES-10", "none of a one-shot's processes is left on the host")
 	c := newTally()
 	list := trees()
 	inParallel(battery/2, 4, func(i int) {
@@ -215,6 +218,7 @@ func TestTimeoutEndsOneShots(t *testing.T) {
 		}
 		c.measure(o.Duration - time.Second)
 		ok := o.TimedOut && !o.OOMKilled && o.ExitCode == 124 && o.Error != nil && o.Error.Code == brig.Timeout.Code()
+		attack.Tried("RES-10", x.sort, !ok)
 		if c.count(x.sort, ok); !ok || !strings.HasPrefix(string(o.Stdout.Head), x.stdout) {
 			t.Errorf("%s: %+v, error %+v, stdout %.20q, stderr %.400q", x.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // reflecting answers a request with its key, in every way there is.
@@ -153,9 +154,11 @@ func TestBrokerScrubs(t *testing.T) {
 				res.Header.Write(&all)
 				res.Trailer.Write(&all)
 				all.WriteString(body)
-				if how := leaked(all.String()); how != "" {
+				how := leaked(all.String())
+				if how != "" {
 					t.Errorf("%s: the value is there %s: %s", path, how, all.String())
 				}
+				attack.Tried("SEC-03", fmt.Sprintf("%s, h2 %t, carried %t", path, h2, carried), how != "")
 				if !strings.Contains(all.String(), want) && !strings.Contains(all.String(), url.QueryEscape(want)) {
 					t.Errorf("%s: %s", path, all.String())
 				}
@@ -186,9 +189,11 @@ func TestBrokerScrubsControl(t *testing.T) {
 		var all strings.Builder
 		res.Header.Write(&all)
 		res.Trailer.Write(&all)
-		if leaked(all.String()+body) == "" {
+		how := leaked(all.String() + body)
+		if how == "" {
 			t.Errorf("%s: nothing to be seen in %s%s", path, all.String(), body)
 		}
+		attack.Seen("SEC-03", path, "the scrubber", how != "")
 	}
 }
 

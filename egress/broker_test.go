@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 const (
@@ -170,7 +171,17 @@ func TestBrokerOtherHosts(t *testing.T) {
 		if e := l.last(Request); len(e.Secrets) != 0 || !e.Allowed {
 			t.Errorf("%v: %+v", hosts, e)
 		}
+		attack.Tried("SEC-02", fmt.Sprintf("a secret of %q to %s", hosts, labHost), strings.Contains(fmt.Sprint(k.body, k.Header, k.URL), value))
 	}
+	// The control: bound to the host, it is seen to arrive.
+	k := &keep{}
+	l := newLab(t, true, k)
+	l.keys = []Secret{key(brig.SecretBody)}
+	l.do(l.client(false), l.request("POST", "/", strings.NewReader(placeholder)))
+	if k.body != value {
+		t.Errorf("bound to the host: %q", k.body)
+	}
+	attack.Seen("SEC-02", "the host that it is for", "the binding", k.body == value)
 }
 
 func TestBrokerWithoutValue(t *testing.T) {
@@ -252,6 +263,12 @@ func TestBrokerExclusive(t *testing.T) {
 			}
 			if want == 403 && l.sent.Load() != 0 {
 				t.Errorf("%s: something was sent", c.name)
+			}
+			switch what := c.name + " " + c.value; {
+			case c.refused && exclusive:
+				attack.Tried("SEC-04", what, l.sent.Load() != 0)
+			case c.refused:
+				attack.Seen("SEC-04", what, "exclusive", l.sent.Load() != 0)
 			}
 		}
 	}

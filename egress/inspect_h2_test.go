@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // frame is a frame of HTTP/2 on stream 1, or 0 for settings.
@@ -85,6 +86,9 @@ func TestInspectSmugglingH2(t *testing.T) {
 		{"an unknown pseudo field", whole(with(":x", "y")...), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if !strings.HasPrefix(c.name, "control") {
+				attack.Case(t, "NET-11", "HTTP/2: "+c.name)
+			}
 			var mu sync.Mutex
 			var seen []string
 			l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

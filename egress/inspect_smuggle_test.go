@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // sink is a server that says what it read, byte by byte.
@@ -256,6 +257,9 @@ func TestInspectSmuggling(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if !strings.HasPrefix(c.name, "control") {
+				attack.Case(t, "NET-11", c.name)
+			}
 			answer, s, allowed, events := through(t, []byte(c.text), 5*time.Second)
 			if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.want)) && !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.0 %d ", c.want)) {
 				t.Errorf("answered %.100q", answer)
@@ -287,9 +291,11 @@ func TestInspectSmugglingControl(t *testing.T) {
 	} {
 		a, b := net.Pipe()
 		go io.WriteString(a, text)
-		if _, err := http.ReadRequest(bufio.NewReader(b)); err != nil {
+		_, err := http.ReadRequest(bufio.NewReader(b))
+		if err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
+		attack.Seen("NET-11", fmt.Sprintf("%q", text), "the gate before the parser", err == nil)
 		a.Close()
 	}
 }

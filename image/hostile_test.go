@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // What is to become of a hostile archive.
@@ -26,10 +28,18 @@ type hostile struct {
 	says string // what the error of a refusal mentions
 	// escapes says that a naive extractor falls for it.
 	escapes bool
+	class   string // in the catalogue of attacks
 }
 
 func corpus() []hostile {
-	return append(append(corpusPaths(), corpusPlaces()...), corpusContents()...)
+	var all []hostile
+	for class, some := range map[string][]hostile{"FS-03": corpusPaths(), "ESC-09": corpusPlaces(), "FS-05": corpusContents()} {
+		for _, h := range some {
+			h.class = class
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 func (h hostile) bytes(t testing.TB, canary string) []byte {
@@ -48,6 +58,7 @@ func TestHostileArchives(t *testing.T) {
 	for _, h := range corpus() {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
+			attack.Case(t, h.class, h.name)
 			for _, privileged := range []bool{true, false} {
 				if privileged && os.Geteuid() != 0 {
 					continue
@@ -120,6 +131,7 @@ func TestNaiveExtractorIsCaught(t *testing.T) {
 		n++
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
+			attack.Mutant(t, h.class, h.name, "care in unpacking")
 			a := newArena(t)
 			naive(t, a.store.path("sha256-naive"), h.bytes(t, a.canary))
 			if err := a.check(); err == nil {
@@ -131,6 +143,33 @@ func TestNaiveExtractorIsCaught(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("only %d archives fool a naive extractor", n)
+	}
+}
+
+// TestBombsWithoutLimits is the control of the limits: where there are none,
+// what explodes is taken for an image.
+func TestBombsWithoutLimits(t *testing.T) {
+	t.Parallel()
+	bombs := []string{"gzip bomb", "zstd bomb", "padding bomb", "too many files", "too many directories between", "too many bytes"}
+	for _, h := range corpus() {
+		if !slices.Contains(bombs, h.name) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			attack.Mutant(t, h.class, h.name, "limits of unpacking")
+			a := newArena(t)
+			o := testOptions(filepath.Join(a.dir, "data"))
+			o.MaxSize, o.MaxFiles, o.MaxRatio = 1<<40, 1<<30, 1<<30
+			store, err := Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.store = store
+			if _, err := a.importBytes(t, h.bytes(t, a.canary)); err != nil {
+				t.Errorf("it is refused for something else: %v", err)
+			}
+		})
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/brig-run/brig/internal/attack"
 )
 
 var seeds = []struct{ path, kind, body string }{
@@ -99,16 +102,17 @@ func TestMalformed(t *testing.T) {
 				body, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				counts[resp.StatusCode/100].Add(1)
-				if err != nil || resp.StatusCode >= 500 {
-					t.Errorf("%s: %d %s %v", about, resp.StatusCode, body, err)
-				} else if resp.StatusCode >= 400 && req.Method != http.MethodHead && !shaped(body) {
-					t.Errorf("%s: %d %q is not our shape", about, resp.StatusCode, body)
+				if why := unfit(resp, body); err != nil || why != "" {
+					t.Errorf("%s: %d %s %v: %s", about, resp.StatusCode, body, err, why)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	client.CloseIdleConnections()
+	for _, seed := range seeds {
+		attack.Tried("API-06", fmt.Sprintf("%s, mangled some 400 times: %.100s", seed.path, seed.body), t.Failed())
+	}
 	t.Logf("%d good, %d refused", counts[2].Load(), counts[4].Load())
 	if counts[4].Load() < 5000 {
 		t.Error("too few requests were wrong to mean anything")
@@ -119,6 +123,52 @@ func TestMalformed(t *testing.T) {
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
 	}
+}
+
+// TestMalformedControl: a server that does not look closely is seen, by answers
+// that are its own fault and by ones that are not in our shape.
+func TestMalformedControl(t *testing.T) {
+	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var v map[string]any
+		switch err := json.NewDecoder(r.Body).Decode(&v); {
+		case err != nil && r.ContentLength%2 == 0:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	}))
+	defer careless.Close()
+	r, seen := rand.New(rand.NewPCG(1, 42)), map[string]bool{}
+	for range 300 {
+		req, _ := malformed(r, careless.URL)
+		if req == nil {
+			continue
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		seen[unfit(resp, body)] = true
+	}
+	for _, why := range []string{"the server's own fault", "not our shape"} {
+		if !seen[why] {
+			t.Errorf("%q is never seen", why)
+		}
+		attack.Seen("API-06", why, "strict decoding", seen[why])
+	}
+}
+
+// unfit says what is wrong with an answer to a request that is wrong.
+func unfit(resp *http.Response, body []byte) string {
+	switch {
+	case resp.StatusCode >= 500:
+		return "the server's own fault"
+	case resp.StatusCode >= 400 && resp.Request.Method != http.MethodHead && !shaped(body):
+		return "not our shape"
+	}
+	return ""
 }
 
 // shaped reports whether a refusal is as ours are, or is net/http's own, of
