@@ -35,6 +35,9 @@ demo: build ## run untrusted code in a real sandbox and show it
 test: setup build ## the whole suite, race detector on, totals last
 	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) ./.ci/test
 
+attack: setup build ## try to get out in every way that is known, and say what came of it
+	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) go run ./.ci/attack
+
 lint: ## gofmt, vet, golangci-lint
 	@./.ci/lint
 
@@ -59,4 +62,4 @@ proto: ## regenerate what is generated of .proto files; needs protoc
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz
 
-.PHONY: help build setup demo test lint bench fuzz docs proto clean
+.PHONY: help build setup demo test attack lint bench fuzz docs proto clean

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // counted knows one key, and counts how often it was asked for others.
@@ -31,6 +32,7 @@ func (k *counted) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error)
 // none of what is tried meanwhile is looked up. Others are not held up, nor is
 // a key that was used from there before.
 func TestGuessing(t *testing.T) {
+	attack.Case(t, "API-02", "10,000 keys from one address, and from a network of IPv6")
 	synctest.Test(t, func(t *testing.T) {
 		keys := &counted{}
 		h := door.Auth(keys, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -69,6 +71,16 @@ func TestGuessing(t *testing.T) {
 		if w := ask("[2001:db8::ffff]:1", fmt.Sprintf("brig_%048d", 99)); w.Code != http.StatusTooManyRequests {
 			t.Errorf("another address of the same network: %d", w.Code)
 		}
+		// The control: from as many addresses as there are guesses each is looked
+		// up. What holds the others up is where they come from.
+		before := keys.guesses
+		for i := range 200 {
+			ask(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("brig_9%047d", i))
+		}
+		if keys.guesses-before != 200 {
+			t.Errorf("of 200 guesses from 200 addresses %d were looked up", keys.guesses-before)
+		}
+		attack.Seen("API-02", "200 keys from 200 addresses", "the address", keys.guesses-before == 200)
 		time.Sleep(11 * time.Minute)
 		if w := ask("192.0.2.9:5", rightKey); w.Code != http.StatusNoContent {
 			t.Errorf("a good key, long after: %d", w.Code)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // fixedNames is a resolver that knows some names.
@@ -95,6 +96,9 @@ print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", 
 		t.Errorf("the sandbox saw %s", said)
 	}
 	mu.Lock()
+	attack.Tried("SEC-02", "gVisor: a secret's value in the sandbox", strings.Contains(said, first) || strings.Contains(said, second))
+	attack.Tried("SEC-02", "gVisor: its placeholder to an allowed host that it is not for", !slices.Equal(got["other.brig-test.com"], []string{placeholder}))
+	attack.Seen("SEC-02", "gVisor: the host that it is for", "the binding", slices.Contains(got["api.brig-test.com"], first))
 	if want := []string{first, second}; !slices.Equal(got["api.brig-test.com"], want) {
 		t.Errorf("the host that may have it got %q, want %q", got["api.brig-test.com"], want)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // revokeTime is how long what goes on with a key may outlive its revocation.
@@ -143,7 +144,9 @@ func TestRevocationEndsWhatGoesOn(t *testing.T) {
 		select {
 		case <-done:
 			t.Logf("%s ended after %v", what, time.Since(at).Round(time.Millisecond))
+			attack.Tried("SEC-07", what+" with a key that is revoked", false)
 		case <-late:
+			attack.Tried("SEC-07", what+" with a key that is revoked", true)
 			t.Fatalf("%s goes on", what)
 		}
 	}
@@ -161,7 +164,9 @@ func TestRevocationEndsWhatGoesOn(t *testing.T) {
 	select {
 	case err := <-goesOn:
 		t.Errorf("another key's execution ended: %v", err)
+		attack.Seen("SEC-07", "an execution with another key", "the revocation", false)
 	default:
+		attack.Seen("SEC-07", "an execution with another key", "the revocation", true)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // bounded makes the tenant acme one with a quota and ceilings.
@@ -42,6 +43,7 @@ func wantQuota(t *testing.T, what string, err error, field string) {
 // says, however many fail on the way; what fails and what ends gives its place
 // back, and a new server counts the same.
 func TestSandboxQuotaIsExact(t *testing.T) {
+	attack.Case(t, "API-07", "200 at once where ten may be, 50 where three may, again after a restart")
 	h := newBounded(t, brig.Quota{Sandboxes: 10}, brig.Ceilings{})
 	ctx := as(t, brig.Member)
 	create := func(n int, spec brig.Spec) (made int) {
@@ -109,6 +111,13 @@ func TestSandboxQuotaIsExact(t *testing.T) {
 	if n := create(20, brig.Spec{}); n != 2 {
 		t.Errorf("two were removed after a restart, and %d more could be made", n)
 	}
+	// The control: where more may be, more are.
+	h = newBounded(t, brig.Quota{Sandboxes: 30}, brig.Ceilings{})
+	n := create(60, brig.Spec{})
+	if n != 30 {
+		t.Errorf("%d of 60 succeed, the quota is 30", n)
+	}
+	attack.Seen("API-07", "60 at once where 30 may be", "the quota of ten", n > 10)
 }
 
 // As many executions go on at once as the quota says, of every kind; another
