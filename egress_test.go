@@ -80,8 +80,16 @@ func TestEgressNamed(t *testing.T) {
 		{"", 443, brig.Denied, -1},
 		{"192.0.2.1", 443, brig.Denied, -1},
 	} {
-		if v, i := e.Named(c.host, c.port); v != c.want || i != c.rule {
+		v, i := e.Named(c.host, c.port)
+		if v != c.want || i != c.rule {
 			t.Errorf("%s:%d is %v by rule %d, want %v by %d", c.host, c.port, v, i, c.want, c.rule)
+		}
+		if c.want == brig.Denied {
+			all, _ := (&brig.Egress{Rules: []brig.EgressRule{{Host: "*"}}}).Named(c.host, c.port)
+			attack.Tried("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), v != brig.Denied)
+			if all == brig.Allowed {
+				attack.Seen("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), "the rules", true)
+			}
 		}
 	}
 	for host, want := range map[string]bool{

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -106,6 +107,19 @@ print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", 
 		t.Errorf("the other host got %q, want %q", got["other.brig-test.com"], want)
 	}
 	mu.Unlock()
+	// Neither value is anywhere in the guest's memory, or in its files. The
+	// placeholder is, and what a program has in its environment.
+	in := "control-" + rand.Text()
+	if _, err := e.Processes(box.Spec.Name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "600"}, Env: map[string]string{"CONTROL": in}}}); err != nil {
+		t.Fatal(err)
+	}
+	n := guestMemory(t, filepath.Join(dataDirOf(t, e), "sandboxes", string(box.ID)), in, placeholder, first, second)
+	if n[0] == 0 || n[1] == 0 || n[2] > 0 || n[3] > 0 {
+		t.Errorf("in the guest's memory the control is %d times, the placeholder %d, the values %d and %d", n[0], n[1], n[2], n[3])
+	}
+	attack.Tried("SEC-01", "the value that was", n[2] > 0)
+	attack.Tried("SEC-01", "the value that is", n[3] > 0)
+	attack.Seen("SEC-01", "a value in a program's environment", "brokering", n[0] > 0)
 	var told []string
 	for deadline := time.Now().Add(10 * time.Second); len(told) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		p, err := e.Audit(ctx, brig.AuditQuery{Sandbox: string(box.ID), Limit: 1000})

@@ -41,6 +41,8 @@ func Catalogue() []Class {
 		{"NET-12", "the interface and the packets themselves"},
 		{"NET-13", "rules that become stricter, a server that dies"},
 		{"NET-14", "rules that are wrong or empty"},
+		{"NET-15", "names that look like allowed ones"},
+		{"SEC-01", "a brokered secret in the guest's memory and files"},
 		{"SEC-02", "a placeholder that is sent elsewhere"},
 		{"SEC-03", "a secret that comes back in an answer"},
 		{"SEC-04", "credentials of the caller's own"},

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// guestMemory looks, from the host, through all that a sandbox's guest has:
+// its memory and its writable files, which are files that the sentry has open.
+// It says how often each word is there.
+func guestMemory(t *testing.T, dir string, words ...string) []int {
+	t.Helper()
+	found, looked := make([]int, len(words)), int64(0)
+	for _, pid := range sandboxProcesses(dir) {
+		if role(pid) != "sentry" {
+			continue
+		}
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			link, err := os.Readlink(fd)
+			if err != nil || !strings.HasPrefix(link, "/memfd:") && !strings.HasPrefix(link, dir+"/overlay/") {
+				continue
+			}
+			f, err := os.Open(fd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			looked += searchFile(t, f, words, found)
+			f.Close()
+		}
+	}
+	if looked == 0 {
+		t.Error("nothing of the guest was looked at")
+	}
+	return found
+}
+
+// searchFile adds how often each word is in a file that is mostly holes, and
+// returns how much of it is none.
+func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked int64) {
+	t.Helper()
+	const overlap = 256 // longer than any word
+	buf := make([]byte, 1<<20)
+	for at := int64(0); ; {
+		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return looked // only a hole is left
+		}
+		to, err2 := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		for at = from; at < to; {
+			n, err := f.ReadAt(buf[:min(int64(len(buf)), to-at)], at)
+			if err != nil && !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			for i, w := range words {
+				found[i] += bytes.Count(buf[:n], []byte(w))
+			}
+			looked += int64(n)
+			if at += int64(n); at < to && n > overlap {
+				at -= overlap
+			}
+			if n == 0 {
+				return looked // it became shorter meanwhile
+			}
+		}
+	}
+}
