@@ -124,6 +124,7 @@ func TestOutOfMemoryIsSaid(t *testing.T) {
 		}
 		ok := o.OOMKilled && !o.TimedOut && o.ExitCode == 137 && o.Error != nil && o.Error.Code == brig.OutOfMemory.Code()
 		attack.Tried("RES-03", g.sort, !ok)
+		attack.Seen("GST-03", "one that did run out of memory: "+g.sort, "the lie", ok)
 		if c.count(g.sort, ok); !ok {
 			t.Errorf("%s: %+v, error %+v, stdout %q, stderr %q", g.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
@@ -165,6 +166,7 @@ func TestKillIsNotOutOfMemory(t *testing.T) {
 			return
 		}
 		ok := !o.OOMKilled && !o.TimedOut && o.ExitCode == 137 && o.Error == nil
+		attack.Tried("GST-03", "not out of memory: "+s.sort, !ok)
 		if c.count(s.sort, ok); !ok || string(o.Stdout.Head) != "begun\n" {
 			t.Errorf("%s: %+v, error %+v, stdout %q, stderr %q", s.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
