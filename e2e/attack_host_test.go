@@ -21,7 +21,10 @@ import (
 
 // quoted is s as JSON.
 func quoted(s string) string {
-	b, _ := json.Marshal(s) // a string always can be
+	b, err := json.Marshal(s)
+	if err != nil { // a string always can be
+		return "null"
+	}
 	return string(b)
 }
 
