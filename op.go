@@ -88,6 +88,8 @@ var (
 	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false}
 	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true}
 	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true}
+	OpCapabilities      = Op{"capabilities.get", "Capabilities", Viewer, false}
+	OpAttest            = Op{"sandbox.attest", "Attest", Member, true}
 
 	OpAudit = Op{"audit.read", "Audit", Admin, false}
 )
@@ -104,6 +106,7 @@ var Ops = []Op{
 	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
 	OpCreateWorkspace, OpWorkspaces, OpRemoveWorkspace, OpWorkspaceVersions, OpDiffWorkspace, OpRestoreWorkspace,
 	OpCommitWorkspace,
+	OpCapabilities, OpAttest,
 	OpAudit,
 	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant,
 	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,

@@ -79,6 +79,8 @@ type Program struct {
 	Secrets []SecretUse
 	// Workspace is what the program has at /workspace.
 	Workspace WorkspaceUse
+	// Require is the least that must be enforced; otherwise nothing runs.
+	Require Requirement
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
 	User    string

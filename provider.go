@@ -28,10 +28,14 @@ type Provider interface {
 // at admission and not half way.
 type Capabilities struct {
 	Name string
-	// Limits that are enforced by the kernel. What is not is named in Notes.
-	Memory, CPU bool
 	// Isolation is what stands between guest and host: "gvisor", "none".
 	Isolation string
+	// Uplinks says that machines can have one (Instance.Uplink): without, they
+	// cannot connect to anything, and there can be no rules of where to.
+	Uplinks bool
+	// Enforces says how far each area is enforced on this host. An area that is
+	// not there is not.
+	Enforces map[Area]Enforcement
 }
 
 // Instance is one machine.
@@ -39,6 +43,10 @@ type Instance interface {
 	Handle() Handle
 	// Notes are what a caller should know of this machine's limits.
 	Notes() []string
+	// Enforced says how far each area is enforced on this very machine, as the
+	// host sees it: what can be read back is, and what the guest says does not
+	// count. It is at most what Capabilities has.
+	Enforced(ctx context.Context) (map[Area]Enforcement, error)
 	// Exec runs one command under an id that the caller chose and streams its
 	// output to sio, whose writers are not nil. When ctx ends the process is
 	// killed unless cmd.Survive. When the machine dies under it, the verdict

@@ -42,6 +42,8 @@ type Spec struct {
 	// Workspace is what the sandbox has at /workspace. Default nothing that
 	// outlives it.
 	Workspace WorkspaceUse `json:",omitzero"`
+	// Require is the least that must be enforced; otherwise there is no sandbox.
+	Require Requirement `json:",omitempty"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends
@@ -79,6 +81,10 @@ type Sandbox struct {
 	Notes []string
 	// Pool says whether the machine was waiting or had to be made.
 	Pool PoolUse
+	// Enforcement is how far each area was seen to be enforced: on this machine
+	// after Attest, and before that on the last one of its image that was looked
+	// into. Nil when none was yet.
+	Enforcement map[Area]Enforcement `json:",omitempty"`
 }
 
 // Exit is how a sandbox's machine, with its main program, ended.

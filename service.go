@@ -109,6 +109,11 @@ type Service interface {
 
 	// Workspaces are directories that outlive sandboxes.
 	WorkspaceService
+	// Capabilities says how far each area is enforced here. What was seen of it
+	// in a sandbox is in Sandbox.Enforcement, which Attest finds out anew, by
+	// looking at that very sandbox from its host and from inside.
+	Capabilities(ctx context.Context) (*Capabilities, error)
+	Attest(ctx context.Context, name string) (*Sandbox, error)
 
 	// Audit returns a page of the tenant's audit log, oldest first.
 	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)

@@ -48,6 +48,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: fromLimits(s.Limits), TTLMS: millis(s.TTL),
 		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter), Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 		Workspace: wire.FromWorkspaceUse(s.Workspace),
+		Require:   wire.FromRequirement(s.Require),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -68,7 +69,7 @@ func fromProgram(p brig.Program) wire.RunRequest {
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: wire.Object(p.Arguments),
 		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), User: p.User, Name: p.Name, Labels: p.Labels,
 		Egress: wire.FromEgress(p.Egress), Secrets: wire.FromSecrets(p.Secrets),
-		Workspace: wire.FromWorkspaceUse(p.Workspace),
+		Workspace: wire.FromWorkspaceUse(p.Workspace), Require: wire.FromRequirement(p.Require),
 	}
 	for _, f := range p.Files {
 		data := f.Data
@@ -84,12 +85,13 @@ func toSandbox(s wire.Sandbox) *brig.Sandbox {
 	out := &brig.Sandbox{
 		ID: brig.ID(s.ID), Tenant: s.Tenant, State: brig.State(s.State), Provider: s.Provider, Digest: s.Digest,
 		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool),
+		Enforcement: wire.ToEnforcement(s.Enforcement),
 		Spec: brig.Spec{
 			Template: s.Template, Entrypoint: s.Entrypoint, User: s.DefaultUser, Dir: s.DefaultCwd,
 			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
 			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
 			Egress: s.Egress.Noun(), Secrets: wire.ToSecrets(s.Secrets),
-			Workspace: s.Workspace.Noun(),
+			Workspace: s.Workspace.Noun(), Require: wire.ToRequirement(s.Require),
 		},
 	}
 	out.Spec.Limits = toLimits(s.Limits)

@@ -190,6 +190,9 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		if err := e.checkEgress(v.actor, &rules); err != nil {
 			return err
 		}
+		if err := checkRules(e.capabilities(), &rules); err != nil {
+			return err
+		}
 		w := e.wayOf(v.rec.ID)
 		w.mu.Lock()
 		defer w.mu.Unlock()

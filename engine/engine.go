@@ -55,6 +55,8 @@ type Options struct {
 	Pool PoolOptions
 	// Egress bounds where sandboxes may connect to.
 	Egress EgressOptions
+	// Require is the least that every sandbox must be held to.
+	Require brig.Requirement
 	// Templates are what Spec.Template can name.
 	Templates []brig.Template
 	// BuildMissing has the image of a template that has packages built when it
@@ -98,6 +100,7 @@ type Engine struct {
 	// templates have their defaults, and are never changed.
 	templates map[string]brig.Template
 	notes     egressNotes
+	sights    sights
 	// sealing is held for writing while secrets are encrypted anew.
 	sealing  sync.RWMutex
 	prunedAt time.Time // of housekeep's

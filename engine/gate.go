@@ -162,7 +162,8 @@ func named(op brig.Op) bool {
 		brig.OpDiffWorkspace, brig.OpRestoreWorkspace,
 		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit,
 		brig.OpCreateKey, brig.OpKeys, brig.OpRevokeKey, brig.OpCreateGrant, brig.OpCreateTenant, brig.OpTenants,
-		brig.OpGetTenant, brig.OpUpdateTenant, brig.OpRemoveTenant, brig.OpTenantUsage:
+		brig.OpGetTenant, brig.OpUpdateTenant, brig.OpRemoveTenant, brig.OpTenantUsage,
+		brig.OpCapabilities:
 		return false
 	}
 	return true

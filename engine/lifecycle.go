@@ -36,6 +36,9 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, spec); err != nil {
 		return nil, err
 	}
+	if err := e.checkEnforced(ctx, v.actor.Tenant, &spec); err != nil {
+		return nil, err
+	}
 	spec.Ephemeral, spec.Blank = false, false
 	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
 	if err != nil {
@@ -53,6 +56,7 @@ func (e *Engine) Get(ctx context.Context, name string) (_ *brig.Sandbox, err err
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
+	e.tellEnforcement(&v.rec.Sandbox)
 	return &v.rec.Sandbox, nil
 }
 
@@ -73,6 +77,7 @@ func (e *Engine) List(ctx context.Context, o brig.ListOptions) (_ *brig.Page, er
 	page := &brig.Page{Next: next}
 	for _, r := range recs {
 		if !e.isUnwanted(r.ID) {
+			e.tellEnforcement(&r.Sandbox)
 			page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
 		}
 	}

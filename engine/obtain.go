@@ -54,7 +54,13 @@ func (e *Engine) lodged(ctx context.Context, v *visit, p *seat, spec brig.Spec, 
 	if err != nil {
 		return nil, err
 	}
-	if err = e.furnish(ctx, m); err == nil {
+	if err = e.foresee(ctx, m); err == nil {
+		err = e.furnish(ctx, m)
+	}
+	if err == nil {
+		err = e.confirm(ctx, m)
+	}
+	if err == nil {
 		err = e.prepare(ctx, m, w.template)
 	}
 	if err != nil {

@@ -235,6 +235,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 			p.e.discard(ctx, w.id, w.in)
 		}
 	}()
+	p.e.seeOnce(ctx, w.in, k.image, spec)
 	if !known {
 		return w, nil
 	}

@@ -47,6 +47,9 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if job.spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, job.spec); err != nil {
 		return nil, err
 	}
+	if err := e.checkEnforced(ctx, v.actor.Tenant, &job.spec); err != nil {
+		return nil, err
+	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
 		if err == nil {
 			err = v.store().PutRun(ctx, v.actor.Tenant, o)
@@ -157,8 +160,8 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	}
 	j.spec, err = e.complete(v, brig.Spec{
 		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
-		Workspace: p.Workspace,
-		TTL:       min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
+		Workspace: p.Workspace, Require: p.Require,
+		TTL: min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
 	})
 	if err != nil {
 		return nil, err

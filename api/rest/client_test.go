@@ -51,6 +51,7 @@ func TestClientRequests(t *testing.T) {
 	}{
 		"create": {brig.Spec{
 			Name: "web", Image: "host", Env: map[string]string{"A": "b"}, Labels: map[string]string{"x": "y"}, TTL: time.Minute,
+			Require: brig.Requirement{brig.AreaMemory: brig.LevelBoundary, brig.AreaEgress: brig.LevelGaps},
 			Limits:  brig.Limits{Memory: 64 * brig.MiB, CPUs: 0.5, Processes: 9, OpenFiles: 99, Disk: brig.GiB, Output: brig.MiB},
 			Command: &brig.Command{Argv: []string{"a", "b c"}, Env: map[string]string{"A": "c"}, Dir: "/", User: "root", Timeout: time.Second},
 		}, nil},
@@ -60,11 +61,13 @@ func TestClientRequests(t *testing.T) {
 			Language: brig.Python, Code: "print(1)\n", Name: "py", Image: "host", Arguments: []byte(`{"b":1,"a":2.50}`), User: "root",
 			Env: map[string]string{"A": "b"}, Files: []brig.File{{Path: "a", Data: []byte("\x00\xff"), Mode: 0o755}, {Path: "empty", Data: []byte{}}},
 			Limits: brig.Limits{Memory: 64 * brig.MiB}, Timeout: time.Second, Labels: map[string]string{"x": "y"},
+			Require: brig.Requirement{brig.AreaDisk: brig.LevelNone},
 		}, nil},
 		"command":      {brig.Program{Command: []string{"true"}}, nil},
 		"extend":       {90 * time.Second, func() { must(c.Extend(ctx, "box", 90*time.Second)) }},
 		"egress":       {rules, func() { must(c.SetEgress(ctx, "box", rules)) }},
 		"no egress":    {brig.Egress{}, func() { must(c.SetEgress(ctx, "box", brig.Egress{})) }},
+		"attest":       {"box", func() { must(c.Attest(ctx, "box")) }},
 		"stop":         {1500 * time.Millisecond, func() { must(c.Stop(ctx, "box", 1500*time.Millisecond)) }},
 		"logs":         {brig.LogOptions{Tail: 3, Times: true}, nil},
 		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},

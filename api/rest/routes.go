@@ -71,6 +71,8 @@ func (a *api) routes() []route {
 			handle: a.extend, in: wire.ExtendRequest{}, optional: true, out: wire.Sandbox{}},
 		{id: "set-egress", method: put, pattern: "/v1/sandboxes/{name}/egress", tag: "sandboxes", summary: "Change where a running sandbox may connect to",
 			handle: a.setEgress, in: wire.Egress{}, out: wire.Sandbox{}},
+		{id: "attest-sandbox", method: post, pattern: "/v1/sandboxes/{name}/attest", tag: "sandboxes", summary: "Find out what is enforced on a sandbox, from its host and from inside",
+			handle: a.attest, in: wire.AttestRequest{}, optional: true, out: wire.Sandbox{}},
 		{id: "logs", method: get, pattern: "/v1/sandboxes/{name}/logs", tag: "sandboxes", summary: "Get what a sandbox's programs wrote",
 			handle: a.logs, text: true, query: []parameter{
 				{name: "tail", doc: "only the last lines; 0 for all", number: true},
@@ -184,6 +186,8 @@ func (a *api) routes() []route {
 		{id: "audit", method: get, pattern: "/v1/audit", tag: "audit", summary: "Read the tenant's audit log, oldest first",
 			handle: a.audit, out: audit.Page{}, query: auditQuery()},
 
+		{id: "capabilities", method: get, pattern: "/v1/capabilities", tag: "server", summary: "Get how far each area can be enforced here",
+			handle: a.capabilities, out: wire.Capabilities{}},
 		{id: "pool", method: get, pattern: "/v1/pool", tag: "server", summary: "What waits to be used",
 			handle: a.pool, out: wire.Pool{}},
 		{id: "version", method: get, pattern: "/v1/version", tag: "server", summary: "Get the server's version",

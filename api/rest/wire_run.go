@@ -15,7 +15,7 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 		Language: brig.Language(in.Language), Code: in.Code, Command: in.Command, Name: in.Name, Image: in.Image,
 		Arguments: json.RawMessage(in.Arguments), Env: in.Env, Limits: toLimits(in.Limits), User: in.User, Labels: in.Labels,
 		Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
-		Workspace: in.Workspace.Noun(),
+		Workspace: in.Workspace.Noun(), Require: wire.ToRequirement(in.Require),
 	}
 	var err error
 	if in.Language != "" {

@@ -51,6 +51,7 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 	spec := brig.Spec{
 		Template: in.Template, Entrypoint: in.Entrypoint, User: in.DefaultUser, Dir: in.DefaultCwd,
 		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
+		Require:    wire.ToRequirement(in.Require),
 		FixedLease: in.FixedLease, FreezeAfter: freeze, Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
 		Workspace: in.Workspace.Noun(),
 	}
@@ -91,6 +92,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		FixedLease: s.FixedLease, FreezeMS: s.FreezeAfter.Milliseconds(),
 		Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 		Workspace: wire.FromWorkspaceUse(s.Workspace),
+		Require:   wire.FromRequirement(s.Require),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -103,6 +105,7 @@ func fromSandbox(s *brig.Sandbox) wire.Sandbox {
 	out := wire.Sandbox{
 		ID: string(s.ID), ScopedID: s.ScopedID(), Tenant: s.Tenant, State: string(s.State), Spec: fromSpec(s.Spec), Digest: s.Digest,
 		Provider: s.Provider, Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: string(s.Pool),
+		Enforcement: wire.FromEnforcement(s.Enforcement),
 	}
 	if e := s.Exit; e != nil {
 		out.Exit = &wire.Exit{Code: e.Code, Reason: string(e.Reason), OOMKilled: e.OOMKilled, At: e.At}

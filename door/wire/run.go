@@ -20,6 +20,7 @@ type RunRequest struct {
 	Egress    *Egress           `json:"egress,omitempty" doc:"where the program may connect to; default nowhere"`
 	Secrets   []SecretUse       `json:"secrets,omitempty" doc:"secrets that the program is given as variables"`
 	Workspace *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
+	Require   map[string]string `json:"require,omitempty" doc:"the least that must be enforced, by area, for example {\"memory\": \"boundary\"}; otherwise nothing runs"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed"`
 	User      string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; one is picked otherwise"`

@@ -29,6 +29,7 @@ type Spec struct {
 	Egress     *Egress           `json:"egress,omitempty" doc:"where the sandbox may connect to; default nowhere"`
 	Secrets    []SecretUse       `json:"secrets,omitempty" doc:"secrets that its commands are given as variables"`
 	Workspace  *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
+	Require    map[string]string `json:"require,omitempty" doc:"the least that must be enforced, by area, for example {\"memory\": \"boundary\"}; otherwise there is no sandbox"`
 	TTLMS      int64             `json:"ttl_ms,omitempty" doc:"how long the sandbox lives without being used"`
 	FixedLease bool              `json:"fixed_lease,omitempty" doc:"using the sandbox does not renew its lease"`
 	FreezeMS   int64             `json:"freeze_after_ms,omitempty" doc:"how long the sandbox may be unused before everything in it stops until it is used again; default never"`
@@ -54,7 +55,10 @@ type Sandbox struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	Exit     *Exit     `json:"exit,omitempty" doc:"how the machine ended"`
 	Notes    []string  `json:"notes,omitempty" doc:"how limits are enforced on this machine, where that is not as one expects"`
-	Pool     string    `json:"pool,omitempty" doc:"hit when the machine was waiting, miss when it had to be made"`
+	// Of this machine after attest, else of the last one of its image.
+	Enforcement map[string]Enforcement `json:"enforcement,omitempty" doc:"how far each area is enforced, as a probe in a sandbox of this image and its host saw it; attest looks at this very one"`
+
+	Pool string `json:"pool,omitempty" doc:"hit when the machine was waiting, miss when it had to be made"`
 }
 
 // Exit is how a sandbox's machine ended.

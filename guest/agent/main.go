@@ -3,17 +3,22 @@ package agent
 import (
 	"os"
 	"slices"
+
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // controlFD is the descriptor on which a host hands over its control socket.
 const controlFD = 3
 
 // Main is an agent's main: it takes over as init and serves until the host
-// closes the control socket. As shell-driver it drives a bash instead. It
-// returns the exit code.
+// closes the control socket. As shell-driver it drives a bash instead,
+// and as probe it looks around. It returns the exit code.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == "shell-driver" {
 		return ShellMain(args[1:])
+	}
+	if len(args) > 0 && args[0] == wire.ProbeWord {
+		return probeMain(args[1:])
 	}
 	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
 	if err == nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // Name is the provider's name.
@@ -29,17 +30,18 @@ type Provider struct {
 	CreateError error
 	// OnCreate, when set, is called by Create before the machine exists.
 	OnCreate func(brig.ID)
+	// Enforces replaces what the provider says of itself, and Holds what its
+	// machines turn out to do. NoUplink takes their way out.
+	Enforces, Holds map[brig.Area]brig.Enforcement
+	NoUplink        bool
+	// Posture, when set, is what its machines' probe finds.
+	Posture func(user string, look wire.Look) wire.Posture
 
 	mu       sync.Mutex // guards the field below
 	machines map[brig.ID]*instance
 }
 
 var _ brig.Provider = (*Provider)(nil)
-
-// Capabilities implements brig.Provider.
-func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "none"}
-}
 
 // Create implements brig.Provider.
 func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // Exec implements brig.Instance. The commands are:
@@ -117,6 +118,8 @@ func (in *instance) run(ctx context.Context, cmd brig.Command, sio brig.IO) (int
 		return 0, err
 	case "write":
 		return 0, in.Put(ctx, "/workspace", []brig.File{{Path: path.Clean(args[0]), Data: []byte(args[1])}})
+	case wire.AgentFile:
+		return in.probe(cmd, args, sio.Stdout)
 	case "packet":
 		return in.exchange(ctx, args[0], sio.Stdout)
 	case "oom":

@@ -53,6 +53,9 @@ func (in *instance) currentLink() *Link {
 func (in *instance) Uplink(_ context.Context, authority []byte) (brig.Uplink, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.p.NoUplink {
+		return nil, brig.Errorf(brig.Unimplemented, "a machine has no uplink")
+	}
 	if in.exit != nil {
 		return nil, fmt.Errorf("uplink of %s: it has ended", in.id)
 	}

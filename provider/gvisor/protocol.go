@@ -18,7 +18,7 @@ import (
 
 // request is what a provider asks on a connection to a shim, one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "stop"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "stop", "sentry"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`
@@ -34,6 +34,7 @@ type answer struct {
 	Error string `json:",omitempty"`
 	ID    string `json:",omitempty"`
 	Note  []byte `json:",omitempty"`
+	PID   int    `json:",omitempty"` // of the sentry
 }
 
 // maxRequest is the longest request, in bytes: a note may have the whole

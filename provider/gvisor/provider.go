@@ -51,6 +51,8 @@ type Provider struct {
 	Options
 	rootless bool
 	cgroups  bool
+	held     cgroup.Limits // what a group with every limit turned out to have
+	claims   map[brig.Area]brig.Enforcement
 }
 
 var _ brig.Provider = (*Provider)(nil)
@@ -73,33 +75,42 @@ func Open(o Options) (*Provider, error) {
 	if o.Engine == "" {
 		o.Engine = self
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	if o.Engine == self && config.CgoEnabled {
 		// It would need the dynamic loader inside its own empty root.
 		return nil, brig.Errorf(brig.NotInitialized, "this brig was built with cgo and cannot start itself in a sandbox").
 			WithHint("build it with `make build`, or with CGO_ENABLED=0 go build")
 	}
 	p := &Provider{Options: o, rootless: os.Geteuid() != 0}
-	p.cgroups = !p.rootless && CheckCgroup(dir) == nil
+	if !p.rootless {
+		p.held, err = tryCgroup(dir)
+		p.cgroups = err == nil
+	}
+	p.claims = p.enforces()
 	return p, nil
 }
 
 // CheckCgroup reports why sandboxes of a data folder cannot have a cgroup
 // with limits, or nil if they can.
 func CheckCgroup(dataDir string) error {
+	_, err := tryCgroup(dataDir)
+	return err
+}
+
+// tryCgroup makes a group with every limit, and reads back which it has.
+func tryCgroup(dataDir string) (held cgroup.Limits, err error) {
 	// Every limit that a sandbox gets: cgroup v2 may delegate memory without
 	// the processors, and then no sandbox could start.
 	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 1024})
 	if err != nil {
-		return err
+		return held, err
 	}
+	held, err = g.Limits()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return g.Destroy(ctx)
-}
-
-// Capabilities implements brig.Provider.
-func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Memory: p.cgroups, CPU: p.cgroups, Isolation: "gvisor"}
+	return held, errors.Join(err, g.Destroy(ctx))
 }
 
 func (p *Provider) layout(id brig.ID) layout {

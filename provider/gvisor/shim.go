@@ -149,9 +149,7 @@ func (s *shim) limit() (notes []string, err error) {
 	}
 	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
 		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,
-		// A hit crashes the sentry, so this is only far behind RLIMIT_NPROC:
-		// a guest's thread may need three on the host, and the sentry its own.
-		PIDs: int64(4*s.Limits.Processes + 512),
+		PIDs: threads(s.Limits.Processes),
 	})
 	if err == nil && s.Blank {
 		// Nobody waits for it: it is made in what time others leave.
@@ -159,6 +157,11 @@ func (s *shim) limit() (notes []string, err error) {
 	}
 	return nil, err
 }
+
+// threads is how many of the host's a machine may have. A hit crashes the
+// sentry, so this is only far behind RLIMIT_NPROC: a guest's thread may need
+// three on the host, and the sentry its own.
+func threads(processes int) int64 { return int64(4*processes + 512) }
 
 // run looks after the sandbox until it ends, and writes down how.
 func (s *shim) run(ctx context.Context) error {

@@ -74,6 +74,8 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 			return
 		}
 		_ = send(c, answer{})
+	case "sentry":
+		_ = send(c, answer{PID: s.machine.c.SandboxPid()})
 	case "stop":
 		_ = send(c, answer{})
 		s.stop(ctx, r)

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// lookTime bounds what a probe waits for an answer to all that it tries.
+const lookTime = 2 * time.Second
+
+// probeMain is the main of a probe: it looks around as whoever runs it, and
+// changes nothing. It returns the exit code.
+func probeMain(args []string) int {
+	var look wire.Look
+	if len(args) > 0 && json.Unmarshal([]byte(args[0]), &look) != nil {
+		os.Stderr.WriteString("brig-agent: that is nothing to look for\n")
+		return 2
+	}
+	p := posture()
+	try(&p, look)
+	if err := json.NewEncoder(os.Stdout).Encode(p); err != nil {
+		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
+		return 1
+	}
+	return 0
+}
+
+// posture is what there is to see.
+func posture() wire.Posture {
+	p := wire.Posture{UID: os.Getuid(), Kernel: firstLine("/proc/version")}
+	b, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(b)) {
+		k, v, _ := strings.Cut(line, ":")
+		if strings.HasPrefix(k, "Cap") {
+			set, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			if err != nil {
+				set = 1 << 63 // what cannot be read is not told to be empty
+			}
+			p.Capabilities |= set
+		}
+	}
+	for c := uintptr(0); c < 63; c++ { // which that file may not tell
+		if has, known := inBoundingSet(c); has && known {
+			p.Capabilities |= 1 << c
+		}
+	}
+	const prGetNoNewPrivs = 39
+	is, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prGetNoNewPrivs, 0, 0)
+	p.NoNewPrivs = errno == 0 && is == 1
+	p.Writable = writable()
+	var fs syscall.Statfs_t
+	if syscall.Statfs("/", &fs) == nil {
+		p.Disk = int64(fs.Blocks) * int64(fs.Bsize)
+	}
+	p.Processes, p.OpenFiles = hardLimit(rlimitNproc), hardLimit(syscall.RLIMIT_NOFILE)
+	if list, err := net.Interfaces(); err == nil {
+		for _, i := range list {
+			if i.Flags&net.FlagLoopback == 0 {
+				p.Interfaces = append(p.Interfaces, i.Name)
+			}
+		}
+	}
+	return p
+}
+
+// inMemory are file systems that have no file of the host's behind them; the
+// root is an overlay whose upper layer is the sandbox's own.
+func inMemory(kind string) bool {
+	switch kind {
+	case "overlay", "tmpfs", "dev", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue":
+		return true
+	}
+	return false
+}
+
+// writable lists the mounts of somebody else's files that may be written to.
+func writable() (out []string) {
+	b, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(b)) {
+		w := strings.Fields(line)
+		if len(w) < 4 || inMemory(w[2]) || strings.HasPrefix(w[3]+",", "ro,") {
+			continue
+		}
+		out = append(out, w[1])
+	}
+	return out
+}
+
+func hardLimit(resource int) uint64 {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(resource, &l) != nil {
+		return 1<<64 - 1
+	}
+	return l.Max
+}
+
+func firstLine(name string) string {
+	b, _ := os.ReadFile(name)
+	line, _, _ := strings.Cut(string(b), "\n")
+	return line
+}
+
+// try makes the connections and asks for the names, all at once.
+func try(p *wire.Posture, look wire.Look) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	var (
+		work sync.WaitGroup
+		mu   sync.Mutex // guards p
+	)
+	p.Failed = map[string]string{}
+	tell := func(to *[]string, what string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			p.Failed[what] = err.Error()
+			return
+		}
+		*to = append(*to, what)
+	}
+	for _, address := range look.Dial {
+		work.Go(func() {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+			if err == nil {
+				c.Close()
+			}
+			tell(&p.Reached, address, err)
+		})
+	}
+	for _, name := range look.Resolve {
+		work.Go(func() {
+			_, err := new(net.Resolver).LookupHost(ctx, name)
+			tell(&p.Resolved, name, err)
+		})
+	}
+	work.Wait()
+}

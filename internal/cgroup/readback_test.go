@@ -1,0 +1,30 @@
+package cgroup_test
+
+import (
+	"testing"
+
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+func TestLimitsAreReadBack(t *testing.T) {
+	want := cgroup.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 100}
+	if got, err := group(t, want).Limits(); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestNoLimitIsZero(t *testing.T) {
+	if got, err := group(t, cgroup.Limits{}).Limits(); err != nil || got != (cgroup.Limits{}) {
+		t.Errorf("%+v, %v; want no limit", got, err)
+	}
+}
+
+func TestLimitsOfNoGroup(t *testing.T) {
+	g := group(t, cgroup.Limits{})
+	if err := g.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := g.Limits(); err == nil {
+		t.Errorf("a group that is gone has limits: %+v", got)
+	}
+}
