@@ -67,6 +67,14 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 			v.Set(reflect.ValueOf(map[string]json.RawMessage{"k": json.RawMessage(`{"v":[1]}`)}))
 			return
 		}
+		if v.Type().Key().Kind() == reflect.String && v.Type() != reflect.TypeFor[map[string]string]() { // of names of our own
+			k, e := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(t, k, n)
+			fill(t, e, n)
+			v.Set(reflect.MakeMap(v.Type()))
+			v.SetMapIndex(k, e)
+			return
+		}
 		v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
 	case reflect.String:
 		v.SetString(string(rune('a' + *n%26)))

@@ -52,6 +52,8 @@ func JSON(v any) any {
 		return fromImage(v)
 	case []*brig.Image:
 		return fromImages(v)
+	case *brig.Capabilities:
+		return wire.FromCapabilities(v)
 	case *brig.Secret:
 		return wire.FromSecret(v)
 	case []*brig.Secret:

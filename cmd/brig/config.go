@@ -82,6 +82,8 @@ type config struct {
 	} `yaml:"e2b"`
 	// Egress bounds where sandboxes may connect to.
 	Egress egressConfig `yaml:"egress"`
+	// Require is the least that every sandbox must be held to, by area.
+	Require map[string]string `yaml:"require"`
 	// Screening says which code is refused before it runs.
 	Screening screening `yaml:"screening"`
 	// Secrets says how they are kept.
@@ -263,6 +265,9 @@ func pick[T comparable](to *T, v T) {
 	}
 }
 
+// requirement is the least that every sandbox must be held to.
+func (c *config) requirement() brig.Requirement { return wire.ToRequirement(c.Require) }
+
 // check refuses bounds that contradict each other.
 func (c *config) check() error {
 	b := c.bounds()
@@ -283,6 +288,10 @@ func (c *config) check() error {
 	if c.E2B.Internet && !c.Egress.Wide {
 		return brig.Errorf(brig.InvalidConfig, "e2b.internet needs egress.wide").
 			WithHint("set egress.wide, which lets everybody have rules that allow nearly everything, or leave out e2b.internet")
+	}
+	if err := c.requirement().Check("require"); err != nil {
+		told := brig.AsError(err)
+		return brig.Errorf(brig.InvalidConfig, "%s: %s", told.Field, told.Message).WithHint("%s", told.Hint)
 	}
 	if _, err := c.templates(); err != nil {
 		return err

@@ -182,6 +182,7 @@ func (c *cli) trial(ctx context.Context) []finding {
 		Name: "sandbox", State: "ok",
 		Detail: fmt.Sprintf("ran in %v; its kernel is %s", time.Since(start).Round(time.Millisecond), strings.TrimSpace(string(o.Stdout.Head))),
 	}}
+	list = append(list, enforcement(ctx, svc)...)
 	for _, l := range []struct{ name, program, fix string }{
 		{"python", "python3", "apt-get install python3"},
 		{"javascript", "node", "apt-get install nodejs"},

@@ -97,6 +97,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		Capacity: engine.Capacity{Room: room}, Egress: out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 	}
+	o.Require = cfg.requirement()
 	if err := cfg.screen(ctx, &o); err != nil {
 		return nil, nil, nil, err
 	}

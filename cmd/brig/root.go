@@ -57,7 +57,8 @@ server that BRIG_URL or --url names, or on one that serves this data folder.`,
 	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
 	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
 	root.AddCommand(c.runCommand(), c.serveCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
-		c.keyCommand(), c.tenantCommand(), c.usageCommand(), c.secretCommand(), c.workspaceCommand(), c.auditCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
+		c.keyCommand(), c.tenantCommand(), c.usageCommand(), c.secretCommand(), c.workspaceCommand(), c.auditCommand(),
+		c.capabilitiesCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")
 	})

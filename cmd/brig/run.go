@@ -28,6 +28,7 @@ type runFlags struct {
 	interactive                                  bool
 	egress                                       egressFlags
 	workspace                                    workspaceFlags
+	require                                      []string
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -60,6 +61,7 @@ func (c *cli) runCommand() *cobra.Command {
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
+	addRequire(cmd, &f.require)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
@@ -120,6 +122,9 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 		return p, err
 	}
 	if p.Workspace, err = f.workspace.use(); err != nil {
+		return p, err
+	}
+	if p.Require, err = requirement(f.require); err != nil {
 		return p, err
 	}
 	if p.Env, err = pairs("--env", f.env, true); err != nil {

@@ -22,7 +22,7 @@ func (c *cli) sandboxCommand() *cobra.Command {
 	}
 	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(), c.sandboxCode(), c.contextCommand(),
 		c.sandboxExecs(), c.sandboxStart(), c.sandboxProcesses(), c.sandboxAttach(), c.sandboxSignal(), c.sandboxCopy(), c.sandboxForward(),
-		c.sandboxLogs(), c.sandboxExtend(), c.sandboxEgress(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
+		c.sandboxLogs(), c.sandboxExtend(), c.sandboxEgress(), c.sandboxAttest(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
 	return cmd
 }
 
@@ -64,6 +64,9 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			if spec.Workspace, err = f.workspace.use(); err != nil {
 				return err
 			}
+			if spec.Require, err = requirement(f.require); err != nil {
+				return err
+			}
 			if spec.Env, err = pairs("--env", f.env, true); err != nil {
 				return err
 			}
@@ -90,6 +93,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
+	addRequire(cmd, &f.require)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")

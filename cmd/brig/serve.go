@@ -114,6 +114,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 		Quota: cfg.quota(), GrantSeed: grants,
 		KeepRuns: time.Duration(cfg.Keep.Runs), KeepEnded: time.Duration(cfg.Keep.Sandboxes),
 	}
+	o.Require = cfg.requirement()
 	if err := cfg.screen(ctx, &o); err != nil {
 		return err
 	}

@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+// whole are the areas that are a boundary for root, where there are cgroups.
+func whole() []brig.Area {
+	return []brig.Area{
+		brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk,
+		brig.AreaOutput, brig.AreaTime, brig.AreaEgress, brig.AreaSecrets,
+	}
+}
+
+// wantWhole fails unless all areas but some are boundaries, of which somebody
+// has seen something where there is something to see.
+func wantWhole(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
+	t.Helper()
+	for _, a := range whole() {
+		e := s.Enforcement[a]
+		if slices.Contains(but, a) {
+			continue
+		}
+		if e.Level != brig.LevelBoundary || e.At.IsZero() {
+			t.Errorf("%s is %+v", a, e)
+		}
+		seen := !slices.Contains([]brig.Area{brig.AreaOutput, brig.AreaTime, brig.AreaSecrets}, a)
+		if seen && len(e.Evidence) == 0 {
+			t.Errorf("%s: nobody has seen anything of it: %+v", a, e)
+		}
+	}
+}
+
+// Everything is as the capabilities say, seen from the host and from inside,
+// with a network and without.
+func TestAttest(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	caps, err := e.Capabilities(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range whole() {
+		if caps.Enforces[a].Level != brig.LevelBoundary || !caps.Enforces[a].At.IsZero() {
+			t.Errorf("of %s it says %+v", a, caps.Enforces[a])
+		}
+	}
+	for name, rules := range map[string]brig.Egress{
+		"apart":     {},
+		"connected": {Rules: []brig.EgressRule{{Host: "api.example.test", Ports: []int{443}}}},
+	} {
+		if _, err := e.Create(ctx, brig.Spec{Name: name, Egress: rules, Limits: brig.Limits{CPUs: 0.5, Processes: 50, OpenFiles: 100, Disk: 64 * brig.MiB}}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := e.Attest(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantWhole(t, s)
+		said := strings.Join(s.Enforcement[brig.AreaEgress].Evidence, "\n")
+		for _, want := range []string{"without an interface", "no answer from 192.0.2.1:443", "no answer from example.com", "as root"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: of egress it does not say %q: %s", name, want, said)
+			}
+		}
+	}
+}
+
+// What is required is there, so there is a sandbox; what the workspaces lack
+// is named.
+func TestRequire(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	need := brig.Requirement{}
+	for _, a := range whole() {
+		need[a] = brig.LevelBoundary
+	}
+	s, err := e.Create(ctx, brig.Spec{Name: "held", Require: need, Command: &brig.Command{Argv: []string{"sleep", "60"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, s)
+	if _, err := e.Run(ctx, brig.Program{Command: []string{"true"}, Require: need}, brig.IO{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The control: a protection that is off is missed by the attestation, and what
+// requires it is refused.
+func TestAttestControls(t *testing.T) {
+	needRoot(t)
+	for protection, area := range map[string]brig.Area{
+		"capabilities":      brig.AreaIsolation,
+		"no-new-privileges": brig.AreaIsolation,
+		"read-only":         brig.AreaIsolation,
+		"network":           brig.AreaEgress,
+	} {
+		t.Run(protection, func(t *testing.T) {
+			e, ctx := newEngine(t, protection)
+			if _, err := e.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+				t.Fatal(err)
+			}
+			s, err := e.Attest(ctx, "box")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Enforcement[area]; got.Level.Meets(brig.LevelBoundary) || len(got.Gaps) == 0 {
+				t.Errorf("%s is off, and %s is %+v", protection, area, got)
+			}
+			wantWhole(t, s, area, brig.AreaSecrets)
+			_, err = e.Create(ctx, brig.Spec{Name: "picky", Require: brig.Requirement{area: brig.LevelBoundary}})
+			if brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Field != "require."+string(area) {
+				t.Errorf("it is required, and there is %v", err)
+			}
+		})
+	}
+}
+
+// Limits are read back: one that somebody takes away is missed.
+func TestAttestReadsBack(t *testing.T) {
+	needRoot(t)
+	for what, c := range map[string]struct {
+		area          brig.Area
+		v1, v2        string // files of the cgroup
+		loose, loose2 string
+		want          brig.Level
+	}{
+		"memory":     {brig.AreaMemory, "memory/memory.memsw.limit_in_bytes memory/memory.limit_in_bytes", "memory.max", "-1", "max", brig.LevelNone},
+		"processors": {brig.AreaCPUs, "cpu/cpu.cfs_quota_us", "cpu.max", "-1", "max", brig.LevelNone},
+		"threads":    {brig.AreaProcesses, "pids/pids.max", "pids.max", "max", "max", brig.LevelGaps},
+	} {
+		t.Run(what, func(t *testing.T) {
+			e, ctx := newEngine(t)
+			s, err := e.Create(ctx, brig.Spec{Name: "box"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			root, files, loose := "/sys/fs/cgroup", c.v1, c.loose
+			if cgroup.Mode() == "v2" {
+				files, loose = c.v2, c.loose2
+			}
+			wrote := 0
+			for f := range strings.FieldsSeq(files) {
+				dir, name := filepath.Split(f)
+				found, _ := filepath.Glob(filepath.Join(root, dir, "brig", "*", string(s.ID), name))
+				for _, file := range found {
+					if err := os.WriteFile(file, []byte(loose), 0); err != nil {
+						t.Fatal(err)
+					}
+					wrote++
+				}
+			}
+			if wrote == 0 {
+				t.Fatalf("no %s of the sandbox's cgroup", files)
+			}
+			if s, err = e.Attest(ctx, "box"); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Enforcement[c.area]; got.Level != c.want {
+				t.Errorf("%s is %+v, want %s", c.area, got, c.want)
+			}
+			wantWhole(t, s, c.area)
+		})
+	}
+}
+
+// A server that finds a sandbox again can still look at it.
+func TestAttestAfterRestart(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	s := startServer(t, dir)
+	if code, body := s.do("POST", "/v1/sandboxes", `{"name":"box"}`); code != 201 {
+		t.Fatalf("%d %s", code, body)
+	}
+	s.kill()
+	s = startServer(t, dir)
+	code, body := s.do("POST", "/v1/sandboxes/box/attest", "")
+	var box struct {
+		Enforcement map[string]struct{ Level string }
+	}
+	if err := json.Unmarshal([]byte(body), &box); code != 200 || err != nil || box.Enforcement["memory"].Level != "boundary" || box.Enforcement["egress"].Level != "boundary" {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := s.do("DELETE", "/v1/sandboxes/box", ""); code != 204 {
+		t.Errorf("%d %s", code, body)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without root memory is measured and processors are whole: that is said by the
+// capabilities and by the attestation, and refused where it is not enough.
+func TestRootlessEnforcement(t *testing.T) {
+	p := newPoor(t)
+	parse := func(out string) map[string]struct {
+		Level string
+		Gaps  []string
+	} {
+		t.Helper()
+		var doc struct {
+			Enforces, Enforcement map[string]struct {
+				Level string
+				Gaps  []string
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if doc.Enforces != nil {
+			return doc.Enforces
+		}
+		return doc.Enforcement
+	}
+	ask := func(args ...string) string {
+		t.Helper()
+		out, errs, code := p.brig(append([]string{"--json"}, args...)...)
+		if code != 0 {
+			t.Fatalf("%v: %d: %s", args, code, errs)
+		}
+		return out
+	}
+	caps := parse(ask("capabilities"))
+	ask("sandbox", "create", "box")
+	attested := parse(ask("sandbox", "attest", "box"))
+	for _, a := range append(whole(), brig.AreaWorkspace) {
+		want := "boundary"
+		switch a {
+		case brig.AreaMemory, brig.AreaCPUs:
+			want = "gaps"
+		case brig.AreaWorkspace, brig.AreaSecrets: // workspaces are not there; secrets are the server's
+			continue
+		}
+		if caps[string(a)].Level != want || attested[string(a)].Level != want {
+			t.Errorf("%s is %+v, and attested %+v, want %s", a, caps[string(a)], attested[string(a)], want)
+		}
+	}
+	if gaps := strings.Join(attested["memory"].Gaps, ""); !strings.Contains(gaps, "ten times a second") {
+		t.Errorf("of memory it says %q", gaps)
+	}
+	_, errs, code := p.brig("run", "--require", "memory=boundary", "--", "true")
+	if code == 0 || !strings.Contains(errs, "memory is gaps") || !strings.Contains(errs, "as root") {
+		t.Errorf("%d: %s", code, errs)
+	}
+	if out, errs, code := p.brig("run", "--require", "memory=gaps", "--require", "egress=boundary", "--", "echo", "ran"); code != 0 || out != "ran\n" {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	ask("sandbox", "rm", "box")
+	p.wantNothing()
+}
