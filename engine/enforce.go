@@ -55,7 +55,7 @@ func (e *Engine) brokering(uplinks bool, egress brig.Enforcement) brig.Enforceme
 		x.Lower(brig.LevelNone, "the provider's machines cannot connect to anything")
 		x.Help = "use a provider whose machines have uplinks"
 	}
-	if e.Keys == nil {
+	if e.Options.Keys == nil {
 		x.Lower(brig.LevelNone, "secrets are not kept here")
 		x.Help = "ask a server: brig serve"
 	}

@@ -180,15 +180,12 @@ func (e *Engine) seeFirst(ctx context.Context, digest string) (*seen, error) {
 	return found, err
 }
 
-// confirm says what a new sandbox's machine enforces: what another of its image
-// was seen to. If something is required, the host looks at this very one.
+// confirm has the host look at the very machine of a sandbox of which something
+// is required, and refuses what is not so. The record of any other has nothing
+// of it, and costs nothing: see tellEnforcement.
 func (e *Engine) confirm(ctx context.Context, m *machine) error {
-	found := e.sights.get(m.rec.Digest)
 	need := e.required(&m.rec.Spec)
 	if len(need) == 0 {
-		if found != nil {
-			m.rec.Enforcement = maps.Clone(found.areas)
-		}
 		return nil
 	}
 	host, err := e.hostView(ctx, m.in)
@@ -196,15 +193,15 @@ func (e *Engine) confirm(ctx context.Context, m *machine) error {
 		return err
 	}
 	remarks := blind()
-	if found != nil {
+	if found := e.sights.get(m.rec.Digest); found != nil {
 		remarks = found.remarks
 	}
 	m.rec.Enforcement = e.withOwn(e.Provider.Capabilities(), heed(host, remarks, e.Now().UTC()))
 	return need.Unmet("require", "this sandbox", m.rec.Enforcement)
 }
 
-// tellEnforcement fills in what is known by now of sandboxes that were made
-// before anybody had looked.
+// tellEnforcement fills in what other machines of a sandbox's image were seen
+// to enforce, where nobody has looked at its own.
 func (e *Engine) tellEnforcement(s *brig.Sandbox) {
 	if s.Enforcement != nil || !s.State.Live() {
 		return

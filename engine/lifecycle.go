@@ -46,7 +46,9 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	}
 	e.offer(m)
 	e.sleep(ctx, m.rec, m.in)
-	return &m.rec.Sandbox, nil
+	out := m.rec.Sandbox
+	e.tellEnforcement(&out)
+	return &out, nil
 }
 
 // Get implements brig.Service.
@@ -77,7 +79,6 @@ func (e *Engine) List(ctx context.Context, o brig.ListOptions) (_ *brig.Page, er
 	page := &brig.Page{Next: next}
 	for _, r := range recs {
 		if !e.isUnwanted(r.ID) {
-			e.tellEnforcement(&r.Sandbox)
 			page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
 		}
 	}

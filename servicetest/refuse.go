@@ -121,6 +121,8 @@ func (h Harness) missing(ctx context.Context, t *testing.T, svc brig.Service, bo
 	wantKind(t, "Logs", err, brig.NotFound)
 	_, err = svc.Extend(ctx, box, time.Minute)
 	wantKind(t, "Extend", err, brig.NotFound)
+	_, err = svc.Attest(ctx, box)
+	wantKind(t, "Attest", err, brig.NotFound)
 	_, err = svc.Stop(ctx, box, 0)
 	wantKind(t, "Stop", err, brig.NotFound)
 	_, err = svc.Kill(ctx, box)

@@ -58,6 +58,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("tenants", h.tenants)
 	t.Run("images", h.images)
 	t.Run("secrets", h.secrets)
+	t.Run("enforcement", h.enforcement)
 }
 
 // argv says in the machine's own words what a command of the fake provider's
