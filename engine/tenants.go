@@ -154,6 +154,9 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) (err error) {
 		err = errInUse(name)
 	}
 	if err == nil {
+		err = e.dropWorkspaces(ctx, name)
+	}
+	if err == nil {
 		err = e.Store.DeleteTenant(ctx, name)
 	}
 	if err != nil {

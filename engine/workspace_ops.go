@@ -53,17 +53,38 @@ func (e *Engine) RemoveWorkspace(ctx context.Context, name string) error {
 		if err := e.Options.Workspaces.Remove(ctx, v.actor.Tenant, name); err != nil {
 			return err
 		}
-		tenant := v.actor.Tenant
-		e.work.Go(func() {
-			n, err := e.Options.Workspaces.Sweep(e.ctx, tenant)
-			if err != nil && e.ctx.Err() == nil {
-				e.Log.Error("sweep workspaces", "tenant", tenant, "err", err)
-				return
-			}
-			e.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)
-		})
+		e.sweepWorkspaces(v.actor.Tenant)
 		return nil
 	})
+}
+
+func (e *Engine) sweepWorkspaces(tenant string) {
+	e.work.Go(func() {
+		n, err := e.Options.Workspaces.Sweep(e.ctx, tenant)
+		if err != nil && e.ctx.Err() == nil {
+			e.Log.Error("sweep workspaces", "tenant", tenant, "err", err)
+			return
+		}
+		e.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)
+	})
+}
+
+// dropWorkspaces forgets all that a tenant has, who goes: another of its name
+// must not find it.
+func (e *Engine) dropWorkspaces(ctx context.Context, tenant string) error {
+	if e.Options.Workspaces == nil {
+		return nil
+	}
+	all, err := e.Options.Workspaces.List(ctx, tenant)
+	for _, w := range all {
+		if err == nil {
+			err = e.Options.Workspaces.Remove(ctx, tenant, w.Name)
+		}
+	}
+	if err == nil && len(all) > 0 {
+		e.sweepWorkspaces(tenant)
+	}
+	return err
 }
 
 // WorkspaceVersions implements brig.Service.

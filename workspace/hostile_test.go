@@ -1,0 +1,161 @@
+package workspace_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/workspace"
+)
+
+// forge puts a manifest into the store, as somebody could who may write there,
+// and a record that names it.
+func forge(t *testing.T, o arena, id, manifest string) {
+	t.Helper()
+	sum := sha256.Sum256([]byte(manifest))
+	digest := hex.EncodeToString(sum[:])
+	record, err := json.Marshal(map[string]any{"Number": 1, "Manifest": digest, "Digest": workspace.DigestOf(manifest)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, data := range map[string]string{
+		"t/acme/blobs/" + digest[:2] + "/" + digest: manifest, "t/acme/versions/" + id + "/00000001": string(record),
+	} {
+		if err := o.Put(t.Context(), key, []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
+
+// line is a file of a forged manifest.
+func line(path string) string {
+	return `{"path":` + path + `,"type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n"
+}
+
+// What a store says is not believed.
+func TestForgedManifests(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		w, err := s.Create(ctx, "acme", "data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Put(ctx, "t/acme/blobs/2c/"+hello, []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		const dir = `{"path":"d","type":"directory","mode":493}` + "\n"
+		for what, manifest := range map[string]string{
+			"parent":               line(`"../x"`),
+			"parent inside":        dir + line(`"d/../../x"`),
+			"parent, not clean":    dir + line(`"d/../x"`),
+			"absolute":             line(`"/etc/x"`),
+			"itself":               line(`"."`),
+			"nothing":              line(`""`),
+			"twice a slash":        dir + line(`"d//x"`),
+			"a dot":                line(`"./x"`),
+			"a slash at the end":   line(`"x/"`),
+			"NUL":                  line(`"x\u0000y"`),
+			"too long":             line(`"` + strings.Repeat("x", 5000) + `"`),
+			"in base64":            `{"path_b64":"Li4veA==","type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n",
+			"twice":                line(`"x"`) + line(`"x"`),
+			"through a link":       `{"path":"d","type":"symlink","mode":511,"target":"/etc"}` + "\n" + line(`"d/x"`),
+			"through a file":       line(`"d"`) + line(`"d/x"`),
+			"in no directory":      line(`"d/x"`),
+			"a device":             `{"path":"x","type":"device","mode":420}` + "\n",
+			"setuid":               strings.Replace(line(`"x"`), "420", "2541", 1),
+			"negative size":        strings.Replace(line(`"x"`), `"size":5`, `"size":-5`, 1),
+			"huge":                 strings.Replace(line(`"x"`), `"size":5`, `"size":99999999999999`, 1),
+			"a digest that climbs": strings.Replace(line(`"x"`), hello, "../../rival/blobs/2c/"+hello[:44], 1),
+			"no digest":            strings.Replace(line(`"x"`), hello, "", 1),
+			"an empty link":        `{"path":"x","type":"symlink","mode":511}` + "\n",
+			"another size":         strings.Replace(line(`"x"`), `"size":5`, `"size":4`, 1),
+			"a larger size":        strings.Replace(line(`"x"`), `"size":5`, `"size":6`, 1),
+			"no such content":      strings.Replace(line(`"x"`), "2cf2", "2cf3", 1),
+			"no JSON":              "x",
+			"unknown":              `{"path":"x","type":"file","mode":420,"extra":1}` + "\n",
+		} {
+			forge(t, o, w.ID, manifest)
+			got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 1))
+			if brig.KindOf(err) != brig.FailedPrecondition {
+				t.Errorf("%s: %v, %v", what, got, err)
+			}
+		}
+		// The forger can do it: an honest manifest passes.
+		forge(t, o, w.ID, dir+line(`"d/x"`)+`{"path":"e","type":"symlink","mode":511,"target":"../../etc"}`+"\n")
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 1)); err != nil || !same(got, tree{"d/": "", "d/x": "hello", "e": "-> ../../etc"}) {
+			t.Errorf("honest: %v, %v", got, err)
+		}
+	})
+}
+
+// A content that is another's, or that somebody changed where it is kept, does
+// not come out whole.
+func TestTamperedObjects(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "one", "b": "two"}); err != nil {
+			t.Fatal(err)
+		}
+		use := at(t, s, "acme", "data", 0)
+		tampered := 0
+		for _, key := range append(keys(t, o, "t/acme/blobs/"), keys(t, o, "t/acme/versions/")...) {
+			file := filepath.Join(o.files, filepath.FromSlash(key))
+			was, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, now := range []string{string(was[:len(was)-1]), "x" + string(was[1:]), string(was) + "x", ""} {
+				if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := unpack(ctx, s, "acme", use); err == nil {
+					t.Errorf("%s as %.40q: %v", key, now, got)
+				}
+				tampered++
+			}
+			if err := os.WriteFile(file, was, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := unpack(ctx, s, "acme", use); err != nil || tampered < 16 {
+			t.Errorf("untampered: %v; %d were", err, tampered)
+		}
+	})
+}
+
+// FuzzManifest: what is read as a manifest is a tree, whatever it was.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(line(`"x"`)))
+	f.Add([]byte(`{"path":"d","type":"directory","mode":493}` + "\n" + line(`"d/x"`)))
+	f.Add([]byte(line(`"../x"`)))
+	f.Add([]byte(`{"path_b64":"/w==","type":"symlink","mode":511,"target":"/"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		paths, err := workspace.PathsOf(b)
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, p := range paths {
+			if p == "" || p[0] == '/' || strings.Contains("/"+p+"/", "/../") || strings.Contains(p, "\x00") || strings.Contains("/"+p+"/", "//") {
+				t.Fatalf("%q passes", p)
+			}
+			if i := strings.LastIndexByte(p, '/'); i > 0 && !seen[p[:i]] {
+				t.Fatalf("%q comes before its directory", p)
+			}
+			if seen[p] {
+				t.Fatalf("%q is there twice", p)
+			}
+			seen[p] = true
+		}
+	})
+}

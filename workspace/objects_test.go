@@ -1,0 +1,190 @@
+package workspace_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/workspace"
+)
+
+func get(t *testing.T, o workspace.Objects, key string) string {
+	t.Helper()
+	r, err := o.Get(t.Context(), key)
+	if err != nil {
+		t.Fatalf("get %s: %v", key, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("read %s: %v", key, err)
+	}
+	return string(b)
+}
+
+// TestObjects is what a store of objects must do, on each kind.
+func TestObjects(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx := t.Context()
+		if _, err := o.Get(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
+			t.Errorf("what is not there: %v", err)
+		}
+		if there, err := o.Has(ctx, "t/none/x"); there || err != nil {
+			t.Errorf("what is not there: %t, %v", there, err)
+		}
+		if err := o.Delete(ctx, "t/none/x"); err != nil {
+			t.Errorf("delete what is not there: %v", err)
+		}
+		if got := keys(t, o, "t/none/"); len(got) != 0 {
+			t.Errorf("nothing is listed as %v", got)
+		}
+		for _, content := range []string{"one", "", strings.Repeat("two", 100_000)} {
+			if err := o.Put(ctx, "t/a/blobs/x", []byte(content)); err != nil || get(t, o, "t/a/blobs/x") != content {
+				t.Errorf("put of %d bytes: %v", len(content), err)
+			}
+		}
+		if err := o.Create(ctx, "t/a/names/n", []byte("first")); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Create(ctx, "t/a/names/n", []byte("second")); !errors.Is(err, workspace.ErrTaken) || get(t, o, "t/a/names/n") != "first" {
+			t.Errorf("a second one: %v", err)
+		}
+		if err := o.Put(ctx, "t/ab/names/n", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := keys(t, o, "t/a/"); !slices.Equal(got, []string{"t/a/blobs/x", "t/a/names/n"}) {
+			t.Errorf("listed %v", got)
+		}
+		if got := keys(t, o.again(), "t/"); len(got) != 3 {
+			t.Errorf("opened again it has %v", got)
+		}
+		if err := o.Delete(ctx, "t/a/names/n"); err != nil {
+			t.Fatal(err)
+		}
+		if there, err := o.Has(ctx, "t/a/names/n"); there || err != nil {
+			t.Errorf("after its removal: %t, %v", there, err)
+		}
+		if err := o.Create(ctx, "t/a/names/n", []byte("third")); err != nil {
+			t.Errorf("create what was removed: %v", err)
+		}
+	})
+}
+
+// A large object needs no memory of its size, and is there when it is whole.
+func TestObjectsStage(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx := t.Context()
+		piece := []byte(rand.Text() + strings.Repeat("x", 1<<20))
+		for _, keep := range []bool{false, true} {
+			s, err := o.Stage(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				if _, err := s.Write(piece); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := keys(t, o, "t/"); len(got) != 0 {
+				t.Errorf("before it is kept there is %v", got)
+			}
+			if keep {
+				if err := s.Keep(ctx, "t/a/blobs/large"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Drop()
+			s.Drop()
+		}
+		if got := get(t, o, "t/a/blobs/large"); got != string(bytes.Repeat(piece, 20)) {
+			t.Errorf("it has %d bytes", len(got))
+		}
+	})
+}
+
+// Of many who create the same at once, one does.
+func TestObjectsCreateOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		for round := range 10 {
+			var work sync.WaitGroup
+			var won atomic.Int32
+			key := fmt.Sprintf("t/a/versions/w/%08d", round)
+			for i := range 16 {
+				work.Go(func() {
+					switch err := o.Create(t.Context(), key, []byte(fmt.Sprint(i))); {
+					case err == nil:
+						won.Add(1)
+					case !errors.Is(err, workspace.ErrTaken):
+						t.Errorf("create: %v", err)
+					}
+				})
+			}
+			work.Wait()
+			if won.Load() != 1 {
+				t.Errorf("round %d: %d have created it", round, won.Load())
+			}
+		}
+	})
+}
+
+// Keys lead nowhere else (FS-07, FS-08).
+func TestObjectsConfine(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx := t.Context()
+		for _, key := range []string{
+			"", "/", "../x", "t/../x", "t/./x", "/t/x", "t//x", "t/x\x00", "t/X", "t/a b", "t/%2e%2e/x", `t\x`, "t/\xff", "t/.x", "t/x/..",
+		} {
+			if err := o.Put(ctx, key, []byte("x")); err == nil {
+				t.Errorf("put %q", key)
+			}
+			if err := o.Create(ctx, key, []byte("x")); err == nil {
+				t.Errorf("create %q", key)
+			}
+			if r, err := o.Get(ctx, key); err == nil {
+				r.Close()
+				t.Errorf("get %q", key)
+			}
+			if err := o.Delete(ctx, key); err == nil {
+				t.Errorf("delete %q", key)
+			}
+		}
+	})
+}
+
+// Whoever sweeps is alone.
+func TestObjectsHold(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		one, err := o.Hold(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := o.Hold(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := make(chan func())
+		go func() {
+			release, err := o.Hold(true)
+			if err != nil {
+				t.Error(err)
+			}
+			alone <- release
+		}()
+		one()
+		select {
+		case <-alone:
+			t.Fatal("somebody is alone beside another")
+		case <-time.After(50 * time.Millisecond):
+		}
+		two()
+		(<-alone)()
+	})
+}

@@ -1,0 +1,260 @@
+package workspace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/workspace"
+)
+
+// TestStore is the life of a workspace, on each kind of objects.
+func TestStore(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		w, err := s.Create(ctx, "acme", "data")
+		if err != nil || w.Store != o.Kind() || w.Head != nil {
+			t.Fatalf("%+v, %v", w, err)
+		}
+		if _, err := s.Create(ctx, "acme", "data"); brig.KindOf(err) != brig.AlreadyExists {
+			t.Errorf("a taken name: %v", err)
+		}
+		for _, name := range []string{"", "A", "../x", "a/b", "a\x00"} {
+			if _, err := s.Create(ctx, "acme", name); brig.KindOf(err) != brig.InvalidArgument {
+				t.Errorf("the name %q: %v", name, err)
+			}
+			if _, _, err := s.Find(ctx, "acme", name, 0); brig.KindOf(err) != brig.NotFound {
+				t.Errorf("the name %q: %v", name, err)
+			}
+		}
+		one := tree{"a": "1", "d/": "", "d/b": strings.Repeat("2", 3<<20), "link": "-> /etc/passwd", "bad\xff\x01name": "3", "empty": ""}
+		use := at(t, s, "acme", "data", 0)
+		c, err := commit(ctx, s, "acme", "sb1", use, one, brig.Node{Path: "pipe", Skipped: "it is a pipe"})
+		if err != nil || c.Version.Number != 1 || c.Version.Files != 4 || c.Changed != 6 || c.Passed != 1 || c.Skipped[0].Path != "pipe" {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if c.Changes[1].Path != `bad\xff\x01name` {
+			t.Errorf("a name that is no text is told as %q", c.Changes[1].Path)
+		}
+		again := workspace.New(o.again(), nil)
+		if got, err := unpack(ctx, again, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, one) {
+			t.Errorf("version 1 is %.200v, %v", got, err)
+		}
+		two := tree{"a": "changed", "d/": "", "d/b": one["d/b"], "link": "-> a", "bad\xff\x01name": "3", "empty": ""}
+		if c, err = commit(ctx, s, "acme", "sb2", at(t, s, "acme", "data", 0), two); err != nil || c.Changed != 2 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if c, err = commit(ctx, s, "acme", "sb2", at(t, s, "acme", "data", 0), two); err != nil || c.Version.Number != 2 || c.Changed != 0 {
+			t.Errorf("a commit of nothing: %+v, %v", c, err)
+		}
+		v, err := s.Restore(ctx, "acme", "bob", "data", 1)
+		if err != nil || v.Number != 3 || v.Restored != 1 || v.Actor != "bob" || v.Base != 2 {
+			t.Errorf("%+v, %v", v, err)
+		}
+		for n, want := range map[int]tree{0: one, 1: one, 2: two, 3: one} {
+			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", n)); err != nil || !same(got, want) {
+				t.Errorf("version %d is %.200v, %v", n, got, err)
+			}
+		}
+		if d, err := s.Diff(ctx, "acme", "data", 1, 3); err != nil || len(d) != 0 {
+			t.Errorf("%v, %v", d, err)
+		}
+		if d, err := s.Diff(ctx, "acme", "data", 1, 2); err != nil || fmt.Sprint(d) != "[{a changed file 7} {link changed symlink 0}]" {
+			t.Errorf("%v, %v", d, err)
+		}
+		for _, n := range []int{4, 99} {
+			if _, err := s.Restore(ctx, "acme", "bob", "data", n); brig.KindOf(err) != brig.NotFound {
+				t.Errorf("version %d: %v", n, err)
+			}
+		}
+		// Contents are there once; another tenant's are its own.
+		if _, err := s.Create(ctx, "rival", "data"); err != nil {
+			t.Fatal(err)
+		}
+		before := len(keys(t, o, "t/acme/blobs/"))
+		if _, err = commit(ctx, s, "rival", "sb3", at(t, s, "rival", "data", 0), one); err != nil {
+			t.Fatal(err)
+		}
+		if len(keys(t, o, "t/acme/blobs/")) != before || len(keys(t, o, "t/rival/blobs/")) < 4 {
+			t.Error("contents are shared between tenants")
+		}
+		if _, err := unpack(ctx, s, "rival", at(t, s, "acme", "data", 0)); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("a tenant reads another's: %v", err)
+		}
+		if list, err := s.List(ctx, "nobody"); err != nil || len(list) != 0 {
+			t.Errorf("%v, %v", list, err)
+		}
+		// A workspace that is gone takes along what only it had.
+		old := at(t, s, "acme", "data", 0)
+		if err := s.Remove(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commit(ctx, s, "acme", "sb4", old, one); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("a commit to what is gone: %v", err)
+		}
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commit(ctx, s, "acme", "sb4", old, one); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("a commit to another of its name: %v", err)
+		}
+		if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(keys(t, o, "t/acme/")) != 1 {
+			t.Errorf("swept %d, %v: %v", n, err, keys(t, o, "t/acme/"))
+		}
+		if got, err := unpack(ctx, s, "rival", at(t, s, "rival", "data", 0)); err != nil || !same(got, one) {
+			t.Errorf("another tenant's is %.200v, %v", got, err)
+		}
+		if n, err := s.Sweep(ctx, "rival"); err != nil || n != 0 {
+			t.Errorf("swept %d of what is needed, %v", n, err)
+		}
+	})
+}
+
+// Two that begin with the same version: what they changed goes together, unless
+// it is the same path.
+func TestStoreMerge(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		base := tree{"a": "1", "b": "1", "d/": "", "d/x": "1"}
+		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), base); err != nil {
+			t.Fatal(err)
+		}
+		use := at(t, s, "acme", "data", 0)
+		if _, err := commit(ctx, s, "acme", "sb1", use, tree{"a": "mine", "b": "1", "d/": "", "d/x": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		// The second has changed something else.
+		theirs := tree{"a": "1", "b": "theirs", "d/": "", "d/x": "1"}
+		c, err := commit(ctx, s, "acme", "sb2", use, theirs)
+		if err != nil || c.Version.Number != 3 || c.Changed != 1 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		// Its next commit is compared with what it had, not with the merge.
+		next := use
+		next.Version = 3
+		theirs["b"], theirs["n"] = "again", "new"
+		if c, err = commit(ctx, s, "acme", "sb2", next, theirs); err != nil || c.Version.Number != 4 || c.Changed != 2 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		want := tree{"a": "mine", "b": "again", "d/": "", "d/x": "1", "n": "new"}
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
+			t.Errorf("merged is %v, %v", got, err)
+		}
+		if n, err := s.Sweep(ctx, "acme"); err != nil || n != 0 {
+			t.Errorf("swept %d of what is needed, %v", n, err)
+		}
+		for what, tr := range map[string]tree{
+			"the same path":           {"a": "other", "b": "1", "d/": "", "d/x": "1"},
+			"removed what changed":    {"b": "1", "d/": "", "d/x": "1"},
+			"another directory there": {"a": "1", "b": "1", "d/": "", "d/x": "1", "n/": "", "n/y": "1"},
+		} {
+			if _, err := commit(ctx, s, "acme", "sb3", use, tr); brig.KindOf(err) != brig.FailedPrecondition {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		// One removes a directory into which the other writes.
+		last := at(t, s, "acme", "data", 0)
+		gone := tree{"a": "mine", "b": "again", "n": "new"}
+		if _, err := commit(ctx, s, "acme", "sb4", last, gone); err != nil {
+			t.Fatal(err)
+		}
+		want["d/y"] = "1"
+		if _, err := commit(ctx, s, "acme", "sb5", last, want); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("written into what is gone: %v", err)
+		}
+		// Many at once, each with a file of its own: all are there.
+		last = at(t, s, "acme", "data", 0)
+		var work sync.WaitGroup
+		for i := range 8 {
+			work.Go(func() {
+				tr := tree{"a": "mine", "b": "again", "n": "new", fmt.Sprint("w", i): "1"}
+				if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb-w", i)), last, tr); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || len(got) != 11 {
+			t.Errorf("after eight at once there is %v, %v", got, err)
+		}
+	})
+}
+
+// dying is objects of a server that dies: after so many writes nothing is
+// written any more.
+type dying struct {
+	workspace.Objects
+	mu   sync.Mutex
+	left int
+}
+
+var errDead = errors.New("the server is dead")
+
+func (d *dying) spend() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left--; d.left < 0 {
+		return errDead
+	}
+	return nil
+}
+
+func (d *dying) Put(ctx context.Context, key string, data []byte) error {
+	if err := d.spend(); err != nil {
+		return err
+	}
+	return d.Objects.Put(ctx, key, data)
+}
+
+func (d *dying) Create(ctx context.Context, key string, data []byte) error {
+	if err := d.spend(); err != nil {
+		return err
+	}
+	return d.Objects.Create(ctx, key, data)
+}
+
+// Whoever dies after any write of a commit leaves the old version or the new
+// one, and what can be swept.
+func TestStoreDiesAnywhere(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		before := tree{"a": "old", "b": "old"}
+		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), before); err != nil {
+			t.Fatal(err)
+		}
+		old, done := 0, false
+		for n := 0; !done; n++ {
+			after := tree{"a": fmt.Sprint("new", n), "c/": "", "c/d": fmt.Sprint("newer", n), "c/e": fmt.Sprint("newest", n)}
+			_, err := commit(ctx, workspace.New(&dying{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
+			done = err == nil
+			got, lost := unpack(ctx, workspace.New(o.again(), nil), "acme", at(t, s, "acme", "data", 0))
+			switch {
+			case lost != nil:
+				t.Fatalf("after %d writes: %v", n, lost)
+			case done && !same(got, after), !done && !same(got, before):
+				t.Errorf("after %d writes, %v: there is %v", n, err, got)
+			case !done:
+				old++
+			}
+			if _, err := s.Sweep(ctx, "acme"); err != nil {
+				t.Error(err)
+			}
+			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || done && !same(got, after) || !done && !same(got, before) {
+				t.Errorf("swept after %d writes there is %v, %v", n, got, err)
+			}
+		}
+		if old != 5 { // three contents, a manifest, a record
+			t.Errorf("a commit has %d writes", old)
+		}
+	})
+}
