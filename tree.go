@@ -49,6 +49,7 @@ type Trees interface {
 type UnpackOptions struct {
 	// User owns it: "user" (the default), "root", or numbers.
 	User string
-	// Sealed makes it nobody's to write.
+	// Sealed makes it nobody's to write, and everybody's to read what its
+	// owner may.
 	Sealed bool
 }

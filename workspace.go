@@ -66,7 +66,7 @@ type WorkspaceUse struct {
 	Mode WorkspaceMode `json:",omitempty"`
 	// Prefixes are the paths, relative to /workspace, at and below which a
 	// commit may change something. Default everywhere.
-	Prefixes []string `json:",omitempty"`
+	Prefixes []string `json:",omitzero"`
 	// Version is the one that the sandbox begins with. Default the newest. In
 	// a sandbox that exists it is what the next commit is compared with.
 	Version int `json:",omitempty"`

@@ -24,6 +24,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/workspace"
 )
 
 // bins is where the built programs are: brig, brig-engine, brig-agent.
@@ -106,6 +107,13 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	}
 	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
 	o.Keys, o.Seed = keyring(t), []byte("seed")
+	if o.Workspaces == nil {
+		objects, err := workspace.OpenDir(filepath.Join(dir, "workspaces"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Workspaces = workspace.New(objects, nil)
+	}
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 	t.Cleanup(func() {

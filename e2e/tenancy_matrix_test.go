@@ -78,6 +78,12 @@ var operations = map[string]asked{
 	"put-secret": {op: "secret.put", body: `{"value":"x"}`, makes: true}, "list-secrets": {op: "secret.list"},
 	"remove-secret": {op: "secret.remove"}, "rotate-key": {op: "secret.rotate_key"},
 
+	"attest-sandbox": {op: "sandbox.attest"}, "capabilities": {op: "capabilities.get"},
+	"commit-workspace": {op: "workspace.commit"}, "create-workspace": {op: "workspace.create", body: `{"name":"new"}`},
+	"list-workspaces": {op: "workspace.list"}, "remove-workspace": {op: "workspace.remove"},
+	"list-workspace-versions": {op: "workspace.versions"}, "diff-workspace": {op: "workspace.diff", query: "from=1&to=1"},
+	"restore-workspace": {op: "workspace.restore", body: `{"version":1}`},
+
 	"pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // as much of all tenants
 	"version": {}, "healthz": {}, "readyz": {}, "openapi": {},
 }
@@ -158,6 +164,8 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 	m.mine = map[string]map[string]string{
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
+		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
+		"restore-workspace": {"name": "acmes"},
 		"get-run": {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID},
 		"get-tenant": {"name": "acme"}, "update-tenant": {"name": "acme"}, "remove-tenant": {"name": "acme"},
 	}

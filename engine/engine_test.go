@@ -15,6 +15,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/mem"
+	"github.com/brig-run/brig/workspace"
 )
 
 // images knows one image and refuses everything else.
@@ -41,6 +42,11 @@ func newHouse(t *testing.T, change func(*engine.Options)) *house {
 	t.Helper()
 	h := &house{store: mem.New(), provider: &fake.Provider{}}
 	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Keys: ring(t), Seed: []byte("seed")}
+	objects, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Workspaces = workspace.New(objects, nil)
 	if change != nil {
 		change(&o)
 	}

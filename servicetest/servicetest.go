@@ -59,6 +59,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("images", h.images)
 	t.Run("secrets", h.secrets)
 	t.Run("enforcement", h.enforcement)
+	t.Run("workspaces", h.workspaces)
 }
 
 // argv says in the machine's own words what a command of the fake provider's

@@ -110,8 +110,8 @@ func (u *unpacker) node(n wire.Node) error {
 	if !filepath.IsLocal(at) || path.Clean(at) != at || at == "." || strings.ContainsRune(at, 0) {
 		return errors.New("the path is not below the directory")
 	}
-	if u.Sealed {
-		n.Mode &^= 0o222
+	if u.Sealed { // what its owner might read or run, everybody may now
+		n.Mode = n.Mode >> 6 & 5 * 0o111
 	}
 	dir, err := u.enter(path.Dir(at))
 	if err != nil {

@@ -15,7 +15,8 @@ const (
 type Tree struct {
 	Dir      string
 	UID, GID uint32
-	// Sealed gives them to root, and takes away the right to write.
+	// Sealed gives them to root, takes away the right to write, and lets
+	// everybody do what their owner might.
 	Sealed bool `json:",omitempty"`
 	// MaxFile is how large a file may be that Pack sends, in bytes.
 	MaxFile int64 `json:",omitempty"`

@@ -22,6 +22,7 @@ func cloneRecord(r *brig.Record) *brig.Record {
 		c.Spec.Egress.Rules[i].Methods, c.Spec.Egress.Rules[i].Paths = slices.Clone(rule.Methods), slices.Clone(rule.Paths)
 	}
 	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
+	c.Spec.Workspace.Prefixes = slices.Clone(r.Spec.Workspace.Prefixes)
 	if r.Spec.Command != nil {
 		cmd := cloneCommand(*r.Spec.Command)
 		c.Spec.Command = &cmd
