@@ -108,11 +108,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
 	o.Keys, o.Seed = keyring(t), []byte("seed")
 	if o.Workspaces == nil {
-		objects, err := workspace.OpenDir(filepath.Join(dir, "workspaces"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Workspaces = workspace.New(objects, nil)
+		o.Workspaces = folderOf(t, filepath.Join(dir, "workspaces"))
 	}
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
@@ -125,6 +121,16 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 		store.Close()
 	})
 	return e, ctx
+}
+
+// folderOf keeps workspaces in a folder.
+func folderOf(t testing.TB, dir string) *workspace.Store {
+	t.Helper()
+	objects, err := workspace.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return workspace.New(objects, nil)
 }
 
 // keyring is a new key for secrets.

@@ -83,6 +83,7 @@ func TestServiceThroughDoor(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
 		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Workspaces: folderOf(t, t.TempDir()),
 	})
 	defer e.Close()
 	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
-	"github.com/brig-run/brig/workspace"
 )
 
 // withWorkspaces returns an engine on real gVisor whose workspaces are in a
@@ -20,11 +19,7 @@ func withWorkspaces(t *testing.T) (*engine.Engine, boxed, string) {
 	t.Helper()
 	needRoot(t)
 	dir := t.TempDir()
-	objects, err := workspace.OpenDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, ctx := engineWith(t, engine.Options{Workspaces: workspace.New(objects, nil)})
+	e, ctx := engineWith(t, engine.Options{Workspaces: folderOf(t, dir)})
 	return e, boxed{t, e, ctx}, dir
 }
 

@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// startS3 starts a real S3 server on loopback with a bucket "brig", and returns
+// its address, its secret key and where its process is, which has that.
+func startS3(t *testing.T, dir string) (addr, secret, proc string) {
+	t.Helper()
+	program := os.Getenv("BRIG_S3_SERVER")
+	if program == "" {
+		program = "/var/cache/brig-test/versitygw"
+		if p, err := exec.LookPath("versitygw"); err == nil {
+			program = p
+		}
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("there is no S3 server here; .ci/setup makes one, or set BRIG_S3_SERVER")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, secret = ln.Addr().String(), rand.Text()+rand.Text()
+	ln.Close()
+	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a folder there
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "--port", addr, "--access", "operator", "--secret", secret, "posix", dir)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return addr, secret, fmt.Sprintf("/proc/%d/", cmd.Process.Pid)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the S3 server does not answer: %s", said.String())
+		}
+	}
+}
+
+// TestWorkspaceOnS3 is a server whose workspaces are in a bucket: what one
+// sandbox wrote the next has, on another server, too, and neither a sandbox nor
+// a process nor a file of the server has the bucket's key.
+func TestWorkspaceOnS3(t *testing.T) {
+	needRoot(t)
+	dir, bucket := dataDir(t), t.TempDir()
+	addr, secret, proc := startS3(t, bucket)
+	lab := t.TempDir()
+	credentials, config := filepath.Join(lab, "credentials"), filepath.Join(lab, "brig.yaml")
+	text := fmt.Sprintf("workspaces: {store: s3, s3: {endpoint: %q, insecure: true, bucket: brig, prefix: one/server, region: us-east-1, credentials: %q}}\n", addr, credentials)
+	for file, data := range map[string]string{credentials: "operator\n" + secret + "\n", config: text} {
+		if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startServer(t, dir, "--config", config)
+	b := boxed{t, s.client(), t.Context()}
+	w, err := b.svc.CreateWorkspace(b.ctx, "data")
+	if err != nil || w.Store != "s3" {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	use := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	b.create(brig.Spec{Name: "one", Workspace: use})
+	b.sh("one", makeTree)
+	want := b.sh("one", sumTree)
+	look := b.sh("one", "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; mount; ls -la / /workspace")
+	if strings.Contains(look, secret) || strings.Contains(look, addr) || strings.Contains(look, "operator") {
+		t.Errorf("the sandbox knows of the bucket: %s", look)
+	}
+	if _, err := b.svc.Stop(b.ctx, "one", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing of the key is in the data folder, nor with the processes.
+	wantNone := func(what string, data []byte) {
+		t.Helper()
+		if bytes.Contains(data, []byte(secret)) && !strings.HasPrefix(what, proc) {
+			t.Errorf("%s has the bucket's key", what)
+		}
+	}
+	lookFiles(t, dir, wantNone)
+	lookProcesses(t, wantNone)
+	// Everything is below the server's prefix and the tenant's.
+	for name := range treeOf(t, filepath.Join(bucket, "brig")) {
+		rest := strings.TrimPrefix(name, filepath.Join(bucket, "brig")+"/")
+		if !strings.HasPrefix(rest, "one/server/t/") && !strings.HasPrefix(rest, ".") {
+			t.Errorf("%s is outside the prefix", rest)
+		}
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	next := startServer(t, dataDir(t), "--config", config)
+	b.svc = next.client()
+	o, err := b.svc.Run(context.WithoutCancel(b.ctx), brig.Program{Command: []string{"sh", "-c", sumTree}, Workspace: use}, brig.IO{})
+	if err != nil || string(o.Stdout.Head) != want {
+		t.Errorf("another server's sandbox has %s%s, %v, want %s", o.Stdout.Head, o.Stderr.Head, err, want)
+	}
+}
