@@ -25,6 +25,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/workspace"
 )
 
 // asked is how one operation of the API is called: with a request that would
@@ -112,7 +113,11 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	objects, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
 	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
 	t.Cleanup(srv.Close)
@@ -161,12 +166,14 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	_, err = e.PutSecret(ctx, brig.Secret{Name: "acmes"}, []byte("value"))
 	fatal(err)
+	_, err = e.CreateWorkspace(ctx, "acmes")
+	fatal(err)
 	m.mine = map[string]map[string]string{
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
 		"restore-workspace": {"name": "acmes"},
-		"get-run": {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID},
+		"get-run":           {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID},
 		"get-tenant": {"name": "acme"}, "update-tenant": {"name": "acme"}, "remove-tenant": {"name": "acme"},
 	}
 	m.state = func() string {
