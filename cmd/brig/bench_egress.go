@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,9 @@ import (
 
 //go:embed bench_egress.py
 var egressScript string
+
+// egressBound is the bandwidth of a sandbox that has a bound, in bytes a second.
+const egressBound = 20e6
 
 // egressLarge is how much is fetched to see how fast bytes come.
 const egressLarge = 64 << 20
@@ -108,6 +112,17 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 			row.set("ratio", quantile(o.MS, 0.5)/quantile(o.direct.MS, 0.5))
 		}
 	}
+	bounded, err := g.engine.Create(g.ctx, brig.Spec{TTL: time.Hour, Egress: brig.Egress{Bandwidth: egressBound, Rules: []brig.EgressRule{{Host: "plain.test"}}}})
+	if err != nil {
+		return err
+	}
+	m, err := g.measureEgress(ctx, bounded.Spec.Name, everyone[2], 1)
+	if err != nil {
+		return err
+	}
+	rate := quantile(m.MBPerSec, 0.5)
+	r.row(fmt.Sprintf("by name, HTTP, bounded to %.0f MB/s", egressBound/1e6)).set("count", 1).set("mb_per_s", rate)
+	r.atMost("deviation from the bound on bandwidth, in %", 100*math.Abs(rate*1e6/egressBound-1), 10)
 	return w.show(r)
 }
 
