@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/workspace"
 )
 
@@ -86,6 +88,7 @@ func TestForgedManifests(t *testing.T) {
 			if brig.KindOf(err) != brig.FailedPrecondition {
 				t.Errorf("%s: %v, %v", what, got, err)
 			}
+			attack.Tried("FS-07", t.Name()+", a manifest with "+what, brig.KindOf(err) != brig.FailedPrecondition)
 		}
 		// The forger can do it: an honest manifest passes.
 		forge(t, o, w.ID, dir+line(`"d/x"`)+`{"path":"e","type":"symlink","mode":511,"target":"../../etc"}`+"\n")
@@ -93,6 +96,28 @@ func TestForgedManifests(t *testing.T) {
 			t.Errorf("honest: %v, %v", got, err)
 		}
 	})
+}
+
+// The control: whoever puts files where a manifest says they are, and believes
+// it, puts them elsewhere.
+func TestForgedManifestsControl(t *testing.T) {
+	for _, manifest := range []string{line(`"../x"`), line(`"d/../../x"`)} {
+		var e struct{ Path string }
+		if err := json.Unmarshal([]byte(manifest), &e); err != nil {
+			t.Fatal(err)
+		}
+		outside := t.TempDir()
+		root := filepath.Join(outside, "root")
+		if err := os.MkdirAll(filepath.Join(root, "d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := os.WriteFile(root+"/"+e.Path, []byte("hello"), 0o600)
+		_, err2 := os.Stat(filepath.Join(outside, "x"))
+		if err != nil || err2 != nil {
+			t.Errorf("%s: %v, %v", e.Path, err, err2)
+		}
+		attack.Seen("FS-07", "a manifest with "+e.Path, "the look at paths", err == nil && err2 == nil)
+	}
 }
 
 // A content that is another's, or that somebody changed where it is kept, does
@@ -118,9 +143,11 @@ func TestTamperedObjects(t *testing.T) {
 				if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if got, err := unpack(ctx, s, "acme", use); err == nil {
+				got, err := unpack(ctx, s, "acme", use)
+				if err == nil {
 					t.Errorf("%s as %.40q: %v", key, now, got)
 				}
+				attack.Tried("FS-07", fmt.Sprintf("%s, %s changed, of %d bytes", t.Name(), key, len(now)), err == nil)
 				tampered++
 			}
 			if err := os.WriteFile(file, was, 0o600); err != nil {

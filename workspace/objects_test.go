@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/workspace"
 )
 
@@ -142,21 +145,39 @@ func TestObjectsConfine(t *testing.T) {
 		for _, key := range []string{
 			"", "/", "../x", "t/../x", "t/./x", "/t/x", "t//x", "t/x\x00", "t/X", "t/a b", "t/%2e%2e/x", `t\x`, "t/\xff", "t/.x", "t/x/..",
 		} {
-			if err := o.Put(ctx, key, []byte("x")); err == nil {
-				t.Errorf("put %q", key)
-			}
-			if err := o.Create(ctx, key, []byte("x")); err == nil {
-				t.Errorf("create %q", key)
-			}
-			if r, err := o.Get(ctx, key); err == nil {
-				r.Close()
-				t.Errorf("get %q", key)
-			}
-			if err := o.Delete(ctx, key); err == nil {
-				t.Errorf("delete %q", key)
+			for op, f := range map[string]func() error{
+				"put":    func() error { return o.Put(ctx, key, []byte("x")) },
+				"create": func() error { return o.Create(ctx, key, []byte("x")) },
+				"get": func() error {
+					r, err := o.Get(ctx, key)
+					if err == nil {
+						r.Close()
+					}
+					return err
+				},
+				"delete": func() error { return o.Delete(ctx, key) },
+			} {
+				err := f()
+				if err == nil {
+					t.Errorf("%s %q", op, key)
+				}
+				attack.Tried("FS-08", fmt.Sprintf("%s, %s %+q", t.Name(), op, key), err == nil)
 			}
 		}
 	})
+	// The control: below a folder and nothing else looked at, a key leads out.
+	outside := t.TempDir()
+	for _, key := range []string{"../x", "t/../../y"} {
+		if err := os.MkdirAll(filepath.Join(outside, "root", "t"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := os.WriteFile(filepath.Join(outside, "root")+"/"+key, []byte("x"), 0o600)
+		_, err2 := os.Stat(filepath.Join(outside, filepath.Base(key)))
+		if err != nil || err2 != nil {
+			t.Errorf("%s: %v, %v", key, err, err2)
+		}
+		attack.Seen("FS-08", key, "the look at keys", err == nil && err2 == nil)
+	}
 }
 
 // Whoever sweeps is alone.

@@ -53,6 +53,8 @@ func Catalogue() []Class {
 		{"FS-03", "archives that lead out"},
 		{"FS-05", "archives that explode or lie"},
 		{"FS-06", "special files read through the API"},
+		{"FS-07", "what the store of workspaces says"},
+		{"FS-08", "keys of objects beside one's own"},
 		{"RES-01", "processes"},
 		{"RES-02", "threads"},
 		{"RES-03", "memory"},
