@@ -74,8 +74,7 @@ func TestAttest(t *testing.T) {
 	}
 }
 
-// What is required is there, so there is a sandbox; what the workspaces lack
-// is named.
+// What is required is there, so there is a sandbox, with a main program too.
 func TestRequire(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -236,7 +235,7 @@ func TestRootlessEnforcement(t *testing.T) {
 		switch a {
 		case brig.AreaMemory, brig.AreaCPUs:
 			want = "gaps"
-		case brig.AreaWorkspace, brig.AreaSecrets: // workspaces are not there; secrets are the server's
+		case brig.AreaWorkspace, brig.AreaSecrets: // they are the server's
 			continue
 		}
 		if caps[string(a)].Level != want || attested[string(a)].Level != want {

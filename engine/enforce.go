@@ -41,6 +41,7 @@ func (e *Engine) withOwn(c brig.Capabilities, areas map[brig.Area]brig.Enforceme
 		}
 	}
 	out[brig.AreaSecrets] = e.brokering(c.Uplinks, out[brig.AreaEgress])
+	out[brig.AreaWorkspace] = e.keeping(out[brig.AreaEgress])
 	return out
 }
 
@@ -61,6 +62,20 @@ func (e *Engine) brokering(uplinks bool, egress brig.Enforcement) brig.Enforceme
 	}
 	if !egress.Level.Meets(x.Level) {
 		x.Lower(egress.Level, "what leaves the sandbox is not all seen: egress is %s", egress.Level)
+	}
+	return x
+}
+
+// keeping says what holds a workspace to its mode and prefixes: a sandbox only
+// ever has a copy. It is as old as what was seen of other areas.
+func (e *Engine) keeping(other brig.Enforcement) brig.Enforcement {
+	x := brig.Enforcement{
+		Level: brig.LevelBoundary, At: other.At,
+		How: "a sandbox has a copy; the server decides what of it becomes a version",
+	}
+	if e.Options.Workspaces == nil {
+		x.Lower(brig.LevelNone, "workspaces are not kept here")
+		x.Help = "ask a server: brig serve"
 	}
 	return x
 }

@@ -265,7 +265,7 @@ func (s sink) reached() (came bool) {
 		conn, _, err := syscall.Accept4(int(fd), syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK) // as the listener is
 		if err == nil {
 			came = true
-			syscall.Close(conn)
+			_ = syscall.Close(conn)
 		}
 	})
 	return came && err == nil
@@ -273,6 +273,6 @@ func (s sink) reached() (came bool) {
 
 func (s sink) close() {
 	if s.ln != nil {
-		s.ln.Close()
+		_ = s.ln.Close()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/workspace"
 )
 
 // firm is a provider's word that everything is a boundary.
@@ -128,6 +129,7 @@ func TestProviderThatLies(t *testing.T) {
 			for _, a := range brig.Areas {
 				spec.Require[a] = brig.LevelBoundary
 			}
+			delete(spec.Require, brig.AreaWorkspace) // there are none here
 			s, err := h.Create(ctx, spec)
 			if c.area == "" {
 				if err != nil || s.Enforcement[brig.AreaIsolation].Level != brig.LevelBoundary || len(s.Enforcement[brig.AreaIsolation].Evidence) == 0 {
@@ -203,4 +205,29 @@ func TestPoolIsAttested(t *testing.T) {
 			t.Errorf("%+v", s.Enforcement)
 		}
 	})
+}
+
+// What is the engine's own is said by it, whatever a provider says.
+func TestOwnAreas(t *testing.T) {
+	for what, c := range map[string]struct {
+		change             func(*engine.Options)
+		secrets, workspace brig.Level
+	}{
+		"nothing is kept": {func(o *engine.Options) { o.Keys, o.Workspaces = nil, nil }, brig.LevelNone, brig.LevelNone},
+		"secrets are":     {func(o *engine.Options) { o.Workspaces = nil }, brig.LevelBoundary, brig.LevelNone},
+		"both are":        {func(o *engine.Options) { o.Workspaces = &workspace.Store{} }, brig.LevelBoundary, brig.LevelBoundary},
+	} {
+		h := newHouse(t, c.change)
+		h.provider.Enforces = firm()
+		caps, err := h.Capabilities(as(t, brig.Viewer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := caps.Enforces[brig.AreaSecrets].Level; got != c.secrets {
+			t.Errorf("%s: secrets is %s, want %s", what, got, c.secrets)
+		}
+		if got := caps.Enforces[brig.AreaWorkspace].Level; got != c.workspace {
+			t.Errorf("%s: workspace is %s, want %s", what, got, c.workspace)
+		}
+	}
 }

@@ -59,7 +59,7 @@ func posture() wire.Posture {
 	p.Writable = writable()
 	var fs syscall.Statfs_t
 	if syscall.Statfs("/", &fs) == nil {
-		p.Disk = int64(fs.Blocks) * int64(fs.Bsize)
+		p.Disk = int64(fs.Blocks) * fs.Bsize
 	}
 	p.Processes, p.OpenFiles = hardLimit(rlimitNproc), hardLimit(syscall.RLIMIT_NOFILE)
 	if list, err := net.Interfaces(); err == nil {

@@ -61,7 +61,7 @@ func (in *instance) probe(cmd brig.Command, args []string, out io.Writer) (int, 
 		return 2, nil
 	}
 	var look wire.Look
-	if err := json.Unmarshal([]byte(args[1]), &look); err != nil {
+	if json.Unmarshal([]byte(args[1]), &look) != nil {
 		return 2, nil
 	}
 	p := wire.Posture{
