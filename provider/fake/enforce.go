@@ -61,8 +61,8 @@ func (in *instance) probe(cmd brig.Command, args []string, out io.Writer) (int, 
 		return 2, nil
 	}
 	var look wire.Look
-	if json.Unmarshal([]byte(args[1]), &look) != nil {
-		return 2, nil
+	if err := json.Unmarshal([]byte(args[1]), &look); err != nil {
+		return 2, err
 	}
 	p := wire.Posture{
 		UID: 1000, Kernel: "fake", NoNewPrivs: true, Disk: in.spec.Limits.Disk,
