@@ -54,12 +54,12 @@ type Enforcement struct {
 	// How is what enforces it.
 	How string
 	// Gaps are what it does not cover; a boundary has none.
-	Gaps []string `json:",omitempty"`
+	Gaps []string `json:",omitzero"`
 	// Help is what would close them.
-	Help string `json:",omitempty"`
+	Help string `json:",omitzero"`
 	// Evidence is what was seen of it, and At when. What nobody has looked at
 	// has neither: it is only what a provider says of itself.
-	Evidence []string  `json:",omitempty"`
+	Evidence []string  `json:",omitzero"`
 	At       time.Time `json:",omitzero"`
 }
 

@@ -43,7 +43,7 @@ type Spec struct {
 	// outlives it.
 	Workspace WorkspaceUse `json:",omitzero"`
 	// Require is the least that must be enforced; otherwise there is no sandbox.
-	Require Requirement `json:",omitempty"`
+	Require Requirement `json:",omitzero"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends
@@ -84,7 +84,7 @@ type Sandbox struct {
 	// Enforcement is how far each area was seen to be enforced: on this machine
 	// after Attest, and before that on the last one of its image that was looked
 	// into. Nil when none was yet.
-	Enforcement map[Area]Enforcement `json:",omitempty"`
+	Enforcement map[Area]Enforcement `json:",omitzero"`
 }
 
 // Exit is how a sandbox's machine, with its main program, ended.

@@ -21,6 +21,7 @@ func cloneRecord(r *brig.Record) *brig.Record {
 		c.Spec.Egress.Rules[i].Ports = slices.Clone(rule.Ports)
 		c.Spec.Egress.Rules[i].Methods, c.Spec.Egress.Rules[i].Paths = slices.Clone(rule.Methods), slices.Clone(rule.Paths)
 	}
+	c.Spec.Require = maps.Clone(r.Spec.Require)
 	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
 	c.Spec.Workspace.Prefixes = slices.Clone(r.Spec.Workspace.Prefixes)
 	if r.Spec.Command != nil {
@@ -34,6 +35,11 @@ func cloneRecord(r *brig.Record) *brig.Record {
 		c.Exit = &exit
 	}
 	c.Notes = slices.Clone(r.Notes)
+	c.Enforcement = maps.Clone(r.Enforcement)
+	for area, x := range c.Enforcement {
+		x.Gaps, x.Evidence, x.At = slices.Clone(x.Gaps), slices.Clone(x.Evidence), x.At.UTC()
+		c.Enforcement[area] = x
+	}
 	c.Handle.State = bytes.Clone(r.Handle.State)
 	return &c
 }
@@ -71,9 +77,21 @@ func cloneOutcome(o *brig.Outcome) *brig.Outcome {
 		c.Artifacts[i].Data = bytes.Clone(c.Artifacts[i].Data)
 	}
 	c.Skipped = slices.Clone(o.Skipped)
-	if o.Error != nil {
-		e := *o.Error
-		c.Error = &e
+	c.Error = clonePointer(o.Error)
+	if c.Workspace = clonePointer(o.Workspace); c.Workspace != nil {
+		w := c.Workspace
+		w.Changes, w.Skipped, w.Error = slices.Clone(w.Changes), slices.Clone(w.Skipped), clonePointer(w.Error)
+		if w.Version = clonePointer(w.Version); w.Version != nil {
+			w.Version.Created = w.Version.Created.UTC()
+		}
 	}
+	return &c
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
 	return &c
 }
