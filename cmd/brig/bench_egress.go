@@ -112,7 +112,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 			row.set("ratio", quantile(o.MS, 0.5)/quantile(o.direct.MS, 0.5))
 		}
 	}
-	bounded, err := g.engine.Create(g.ctx, brig.Spec{TTL: time.Hour, Egress: brig.Egress{Bandwidth: egressBound, Rules: []brig.EgressRule{{Host: "plain.test"}}}})
+	bounded, err := g.engine.Create(g.ctx, brig.Spec{TTL: time.Hour, Egress: brig.Egress{Bandwidth: egressBound, Rules: []brig.EgressRule{{CIDR: own.String()}, {Host: "plain.test"}}}})
 	if err != nil {
 		return err
 	}
