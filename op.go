@@ -7,91 +7,92 @@ type Op struct {
 	Method  string // name of the Service method
 	Role    Role   // the weakest role that may call it
 	Changes bool   // changes something: its intent is audited, then its outcome
+	Sandbox bool   // is about one sandbox, which the call names
 }
 
 // The operations.
 var (
-	OpCreate    = Op{"sandbox.create", "Create", Member, true}
-	OpGet       = Op{"sandbox.get", "Get", Viewer, false}
-	OpList      = Op{"sandbox.list", "List", Viewer, false}
-	OpExec      = Op{"sandbox.exec", "Exec", Member, true}
-	OpGetExec   = Op{"exec.get", "GetExec", Viewer, false}
-	OpListExecs = Op{"exec.list", "ListExecs", Viewer, false}
-	OpLogs      = Op{"sandbox.logs", "Logs", Viewer, false}
-	OpExtend    = Op{"sandbox.extend", "Extend", Member, true}
-	OpStop      = Op{"sandbox.stop", "Stop", Member, true}
-	OpKill      = Op{"sandbox.kill", "Kill", Member, true}
-	OpRemove    = Op{"sandbox.remove", "Remove", Member, true}
-	OpRun       = Op{"run", "Run", Member, true}
-	OpGetRun    = Op{"run.get", "GetRun", Viewer, false}
+	OpCreate    = Op{"sandbox.create", "Create", Member, true, false}
+	OpGet       = Op{"sandbox.get", "Get", Viewer, false, true}
+	OpList      = Op{"sandbox.list", "List", Viewer, false, false}
+	OpExec      = Op{"sandbox.exec", "Exec", Member, true, true}
+	OpGetExec   = Op{"exec.get", "GetExec", Viewer, false, true}
+	OpListExecs = Op{"exec.list", "ListExecs", Viewer, false, true}
+	OpLogs      = Op{"sandbox.logs", "Logs", Viewer, false, true}
+	OpExtend    = Op{"sandbox.extend", "Extend", Member, true, true}
+	OpStop      = Op{"sandbox.stop", "Stop", Member, true, true}
+	OpKill      = Op{"sandbox.kill", "Kill", Member, true, true}
+	OpRemove    = Op{"sandbox.remove", "Remove", Member, true, true}
+	OpRun       = Op{"run", "Run", Member, true, false}
+	OpGetRun    = Op{"run.get", "GetRun", Viewer, false, false}
 
-	OpCreateContext = Op{"context.create", "CreateContext", Member, true}
-	OpContexts      = Op{"context.list", "Contexts", Viewer, false}
-	OpRunCode       = Op{"context.run", "RunCode", Member, true}
-	OpInterrupt     = Op{"context.interrupt", "InterruptContext", Member, true}
-	OpRestart       = Op{"context.restart", "RestartContext", Member, true}
-	OpRemoveContext = Op{"context.remove", "RemoveContext", Member, true}
+	OpCreateContext = Op{"context.create", "CreateContext", Member, true, true}
+	OpContexts      = Op{"context.list", "Contexts", Viewer, false, true}
+	OpRunCode       = Op{"context.run", "RunCode", Member, true, true}
+	OpInterrupt     = Op{"context.interrupt", "InterruptContext", Member, true, true}
+	OpRestart       = Op{"context.restart", "RestartContext", Member, true, true}
+	OpRemoveContext = Op{"context.remove", "RemoveContext", Member, true, true}
 
-	OpStat    = Op{"file.stat", "Files.Stat", Viewer, false}
-	OpListDir = Op{"file.list", "Files.List", Viewer, false}
-	OpRead    = Op{"file.read", "Files.Read", Viewer, false}
-	OpWatch   = Op{"file.watch", "Files.Watch", Viewer, false}
-	OpMakeDir = Op{"file.mkdir", "Files.MakeDir", Member, true}
-	OpMove    = Op{"file.move", "Files.Move", Member, true}
-	OpUnlink  = Op{"file.remove", "Files.Remove", Member, true}
-	OpWrite   = Op{"file.write", "Files.Write", Member, true}
-	OpCompose = Op{"file.compose", "Files.Compose", Member, true}
+	OpStat    = Op{"file.stat", "Files.Stat", Viewer, false, true}
+	OpListDir = Op{"file.list", "Files.List", Viewer, false, true}
+	OpRead    = Op{"file.read", "Files.Read", Viewer, false, true}
+	OpWatch   = Op{"file.watch", "Files.Watch", Viewer, false, true}
+	OpMakeDir = Op{"file.mkdir", "Files.MakeDir", Member, true, true}
+	OpMove    = Op{"file.move", "Files.Move", Member, true, true}
+	OpUnlink  = Op{"file.remove", "Files.Remove", Member, true, true}
+	OpWrite   = Op{"file.write", "Files.Write", Member, true, true}
+	OpCompose = Op{"file.compose", "Files.Compose", Member, true, true}
 
-	OpStart     = Op{"process.start", "Processes.Start", Member, true}
-	OpProcesses = Op{"process.list", "Processes.List", Viewer, false}
-	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false}
-	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true}
+	OpStart     = Op{"process.start", "Processes.Start", Member, true, true}
+	OpProcesses = Op{"process.list", "Processes.List", Viewer, false, true}
+	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false, true}
+	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true, true}
 	// What is typed is no event of its own: the process is.
-	OpInput      = Op{"process.input", "Processes.Input", Member, false}
-	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false}
-	OpResize     = Op{"process.resize", "Processes.Resize", Member, false}
-	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true}
-	OpDial       = Op{"port.dial", "Dial", Member, false}
+	OpInput      = Op{"process.input", "Processes.Input", Member, false, true}
+	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false, true}
+	OpResize     = Op{"process.resize", "Processes.Resize", Member, false, true}
+	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true, true}
+	OpDial       = Op{"port.dial", "Dial", Member, false, true}
 
 	// What waits is shared by all tenants, as images are.
-	OpPool = Op{"pool.get", "Pool", Operator, false}
+	OpPool = Op{"pool.get", "Pool", Operator, false, false}
 
-	OpCreateKey    = Op{"key.create", "CreateKey", Admin, true}
-	OpKeys         = Op{"key.list", "Keys", Admin, false}
-	OpRevokeKey    = Op{"key.revoke", "RevokeKey", Admin, true}
-	OpCreateGrant  = Op{"grant.create", "CreateGrant", Viewer, true}
-	OpCreateTenant = Op{"tenant.create", "CreateTenant", Operator, true}
-	OpTenants      = Op{"tenant.list", "Tenants", Operator, false}
-	OpGetTenant    = Op{"tenant.get", "GetTenant", Admin, false}
-	OpUpdateTenant = Op{"tenant.update", "UpdateTenant", Operator, true}
-	OpRemoveTenant = Op{"tenant.remove", "RemoveTenant", Operator, true}
-	OpTenantUsage  = Op{"usage.get", "TenantUsage", Admin, false}
+	OpCreateKey    = Op{"key.create", "CreateKey", Admin, true, false}
+	OpKeys         = Op{"key.list", "Keys", Admin, false, false}
+	OpRevokeKey    = Op{"key.revoke", "RevokeKey", Admin, true, false}
+	OpCreateGrant  = Op{"grant.create", "CreateGrant", Viewer, true, false}
+	OpCreateTenant = Op{"tenant.create", "CreateTenant", Operator, true, false}
+	OpTenants      = Op{"tenant.list", "Tenants", Operator, false, false}
+	OpGetTenant    = Op{"tenant.get", "GetTenant", Admin, false, false}
+	OpUpdateTenant = Op{"tenant.update", "UpdateTenant", Operator, true, false}
+	OpRemoveTenant = Op{"tenant.remove", "RemoveTenant", Operator, true, false}
+	OpTenantUsage  = Op{"usage.get", "TenantUsage", Admin, false, false}
 
-	OpTemplates = Op{"template.list", "Templates", Viewer, false}
+	OpTemplates = Op{"template.list", "Templates", Viewer, false, false}
 
-	OpImages      = Op{"image.list", "Images", Viewer, false}
-	OpGetImage    = Op{"image.get", "GetImage", Viewer, false}
-	OpImportImage = Op{"image.import", "ImportImage", Operator, true}
-	OpBuildImage  = Op{"image.build", "BuildImage", Operator, true}
-	OpPullImage   = Op{"image.pull", "PullImage", Operator, true}
-	OpRemoveImage = Op{"image.remove", "RemoveImage", Operator, true}
+	OpImages      = Op{"image.list", "Images", Viewer, false, false}
+	OpGetImage    = Op{"image.get", "GetImage", Viewer, false, false}
+	OpImportImage = Op{"image.import", "ImportImage", Operator, true, false}
+	OpBuildImage  = Op{"image.build", "BuildImage", Operator, true, false}
+	OpPullImage   = Op{"image.pull", "PullImage", Operator, true, false}
+	OpRemoveImage = Op{"image.remove", "RemoveImage", Operator, true, false}
 
-	OpPutSecret    = Op{"secret.put", "PutSecret", Admin, true}
-	OpSecrets      = Op{"secret.list", "Secrets", Member, false}
-	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true}
-	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Operator, true}
+	OpPutSecret    = Op{"secret.put", "PutSecret", Admin, true, false}
+	OpSecrets      = Op{"secret.list", "Secrets", Member, false, false}
+	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true, false}
+	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Operator, true, false}
 
-	OpCreateWorkspace   = Op{"workspace.create", "CreateWorkspace", Member, true}
-	OpWorkspaces        = Op{"workspace.list", "Workspaces", Viewer, false}
-	OpRemoveWorkspace   = Op{"workspace.remove", "RemoveWorkspace", Member, true}
-	OpWorkspaceVersions = Op{"workspace.versions", "WorkspaceVersions", Viewer, false}
-	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false}
-	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true}
-	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true}
-	OpCapabilities      = Op{"capabilities.get", "Capabilities", Viewer, false}
-	OpAttest            = Op{"sandbox.attest", "Attest", Member, true}
+	OpCreateWorkspace   = Op{"workspace.create", "CreateWorkspace", Member, true, false}
+	OpWorkspaces        = Op{"workspace.list", "Workspaces", Viewer, false, false}
+	OpRemoveWorkspace   = Op{"workspace.remove", "RemoveWorkspace", Member, true, false}
+	OpWorkspaceVersions = Op{"workspace.versions", "WorkspaceVersions", Viewer, false, false}
+	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false, false}
+	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true, false}
+	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true, true}
+	OpCapabilities      = Op{"capabilities.get", "Capabilities", Viewer, false, false}
+	OpAttest            = Op{"sandbox.attest", "Attest", Member, true, true}
 
-	OpAudit = Op{"audit.read", "Audit", Admin, false}
+	OpAudit = Op{"audit.read", "Audit", Admin, false, false}
 )
 
 // Ops lists every operation.

@@ -84,7 +84,7 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 	if err := e.onBehalf(ctx, v); err != nil {
 		return err
 	}
-	if !named(v.op) {
+	if !v.op.Sandbox {
 		return v.beyondGrant("")
 	}
 	rec, err := e.find(ctx, v.actor.Tenant, name)
@@ -150,23 +150,6 @@ func (v *visit) beyondGrant(name string) error {
 	}
 	return brig.Errorf(brig.PermissionDenied, "this is beyond the grant").
 		WithHint("it is for the sandboxes %s", clip(strings.Join(v.actor.Sandboxes, ", ")))
-}
-
-// named tells the operations that are about one sandbox: most are.
-func named(op brig.Op) bool {
-	switch op {
-	case brig.OpCreate, brig.OpList, brig.OpRun, brig.OpGetRun, brig.OpPool, brig.OpTemplates,
-		brig.OpImages, brig.OpGetImage, brig.OpImportImage, brig.OpBuildImage, brig.OpPullImage,
-		brig.OpRemoveImage,
-		brig.OpCreateWorkspace, brig.OpWorkspaces, brig.OpRemoveWorkspace, brig.OpWorkspaceVersions,
-		brig.OpDiffWorkspace, brig.OpRestoreWorkspace,
-		brig.OpPutSecret, brig.OpSecrets, brig.OpRemoveSecret, brig.OpRotateKey, brig.OpAudit,
-		brig.OpCreateKey, brig.OpKeys, brig.OpRevokeKey, brig.OpCreateGrant, brig.OpCreateTenant, brig.OpTenants,
-		brig.OpGetTenant, brig.OpUpdateTenant, brig.OpRemoveTenant, brig.OpTenantUsage,
-		brig.OpCapabilities:
-		return false
-	}
-	return true
 }
 
 func (v *visit) event(p brig.Phase, err error) brig.Event {
