@@ -32,7 +32,7 @@ func ParseRole(s string) (Role, error) {
 			return r, nil
 		}
 	}
-	return Nobody, InvalidField("role", "no role %q", clip(s)).WithHint("use viewer, member, admin or operator")
+	return Nobody, InvalidField("role", "no role %q", Clip(s, 80)).WithHint("use viewer, member, admin or operator")
 }
 
 // Actor is who is calling, on behalf of which tenant.

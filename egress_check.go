@@ -74,7 +74,7 @@ func (r *EgressRule) checkNetwork(field string) error {
 	p, err := ParseNetwork(r.CIDR)
 	switch {
 	case err != nil || strings.Contains(r.CIDR, "%"):
-		return InvalidField(field+".cidr", "%q is not a network", ClipText(r.CIDR)).
+		return InvalidField(field+".cidr", "%q is not a network", Clip(r.CIDR, 100)).
 			WithHint("for example 192.0.2.0/24, or one address")
 	case p.Addr().Is4In6():
 		return InvalidField(field+".cidr", "%q hides an IPv4 network", r.CIDR).WithHint("write it as one")
@@ -92,7 +92,7 @@ func (r *EgressRule) checkNetwork(field string) error {
 func checkHost(field, host string) error {
 	hint := `write a name as DNS has it, for example "api.example.com", in lower case; names in other scripts as "xn--…"`
 	if !ValidHost(host) {
-		return InvalidField(field, "%q is not a host name", ClipText(host)).WithHint("%s", hint)
+		return InvalidField(field, "%q is not a host name", Clip(host, 100)).WithHint("%s", hint)
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return InvalidField(field, "%q is an address", host).WithHint(`give it as "cidr"`)
@@ -115,12 +115,4 @@ func ValidHost(s string) bool {
 	// What ends in a number is an address to some: 127.1, 0x7f.1, 10.0.0.08.
 	last := labels[len(labels)-1]
 	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x")
-}
-
-// ClipText is as much of what a caller gave as an error repeats.
-func ClipText(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }

@@ -86,10 +86,10 @@ type Requirement map[Area]Level
 func (r Requirement) Check(field string) error {
 	for _, a := range slices.Sorted(maps.Keys(r)) {
 		if !slices.Contains(Areas, a) {
-			return InvalidField(field, "no area %q", clipWord(string(a))).WithHint("use one of: %v", Areas)
+			return InvalidField(field, "no area %q", Clip(string(a), 40)).WithHint("use one of: %v", Areas)
 		}
 		if !slices.Contains(Levels, r[a]) {
-			return InvalidField(field+"."+string(a), "no level %q", clipWord(string(r[a]))).WithHint("use one of: %v", Levels)
+			return InvalidField(field+"."+string(a), "no level %q", Clip(string(r[a]), 40)).WithHint("use one of: %v", Levels)
 		}
 	}
 	return nil
@@ -137,11 +137,4 @@ func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
 	e := Errorf(FailedPrecondition, "%s does not enforce what is required: %s", who, strings.Join(missing, "; "))
 	e.Field = field + "." + string(first)
 	return e.WithHint("%s", strings.Join(append(help, "or require less"), "; "))
-}
-
-func clipWord(s string) string {
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return s
 }

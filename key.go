@@ -76,7 +76,7 @@ func CheckScopes(scopes []string) error {
 	}
 	for _, s := range scopes {
 		if s == "" || !slices.ContainsFunc(Ops, func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
-			return InvalidField("scopes", "%q is the beginning of no operation's name", clip(s)).
+			return InvalidField("scopes", "%q is the beginning of no operation's name", Clip(s, 80)).
 				WithHint(`for example "sandbox.", "file.read" or "run"`)
 		}
 	}
@@ -85,14 +85,6 @@ func CheckScopes(scopes []string) error {
 
 // maxScopes bounds the scopes of a key, and the sandboxes of a grant.
 const maxScopes = 64
-
-// clip shortens what a caller sent for a message.
-func clip(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
 
 // InScope reports whether scopes contain an operation. None contain all.
 func InScope(scopes []string, op string) bool {

@@ -76,7 +76,7 @@ const (
 // is looked at and never told.
 func (s *Secret) Check(value []byte) error {
 	if !ValidName(s.Name) {
-		return InvalidField("name", "%q is not a name", ClipText(s.Name)).
+		return InvalidField("name", "%q is not a name", Clip(s.Name, 100)).
 			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
 	if len(s.Hosts) > maxSecretHosts {
@@ -89,7 +89,7 @@ func (s *Secret) Check(value []byte) error {
 	}
 	for i, p := range s.Places {
 		if p != SecretHeader && p != SecretQuery && p != SecretBody {
-			return InvalidField(fmt.Sprintf("places[%d]", i), "%q is no place", ClipText(string(p))).
+			return InvalidField(fmt.Sprintf("places[%d]", i), "%q is no place", Clip(string(p), 100)).
 				WithHint("use header, query or body")
 		}
 	}

@@ -37,7 +37,7 @@ func (c Ceilings) Check() error {
 	}
 	for _, p := range c.Images {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
-			return InvalidField("ceilings.images", "%q is not a pattern", clip(p)).
+			return InvalidField("ceilings.images", "%q is not a pattern", Clip(p, 80)).
 				WithHint(`give names, digests, or patterns such as "docker.io/library/*"`)
 		}
 	}
@@ -75,7 +75,7 @@ func (c Ceilings) AllowsRef(ref string) error {
 		return c.refuse("images must be given by their digest")
 	}
 	if !digest && !c.matches(ref) {
-		return c.refuse("the image %q is not among those that this tenant may use", clip(ref))
+		return c.refuse("the image %q is not among those that this tenant may use", Clip(ref, 80))
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (c Ceilings) refuse(format string, args ...any) error {
 	if len(c.Images) == 0 {
 		return e.WithHint("look the digest up with brig image get")
 	}
-	return e.WithHint("use one of: %s", clip(strings.Join(c.Images, ", ")))
+	return e.WithHint("use one of: %s", Clip(strings.Join(c.Images, ", "), 80))
 }
 
 // ScopedID is a sandbox's name for whoever keeps those of several tenants:

@@ -151,9 +151,4 @@ func cause(err error) string {
 }
 
 // clip shortens what somebody else wrote.
-func clip(s string) string {
-	if len(s) > 300 {
-		return s[:300] + "…"
-	}
-	return s
-}
+func clip(s string) string { return brig.Clip(s, 300) }

@@ -80,12 +80,7 @@ func nameError(field, name string) error {
 }
 
 // clip shortens what a caller sent for a message.
-func clip(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return brig.Clip(s, 80) }
 
 // The bounds of things that have no limit of their own.
 const (

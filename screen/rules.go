@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/brig-run/brig"
 )
 
 // Rules say what is not wanted in sources of one language.
@@ -183,16 +185,12 @@ func within(module, other string) bool {
 
 // clip shortens what a source named.
 func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'
 		}
 		return r
-	}, s)
+	}, brig.Clip(s, 80))
 }
 
 // order sorts findings by where they are and takes away what is told twice.

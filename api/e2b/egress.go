@@ -29,7 +29,7 @@ func (n *network) egress(internet bool) (brig.Egress, error) {
 			return out, err
 		}
 		if r.Host != "" {
-			return out, brig.InvalidField("network.denyOut", "%q is not a network", brig.ClipText(place))
+			return out, brig.InvalidField("network.denyOut", "%q is not a network", brig.Clip(place, 100))
 		}
 		if isAll(r.CIDR) {
 			internet = false // so it is without a rule
@@ -57,7 +57,7 @@ func placeOf(field, place string) (brig.EgressRule, error) {
 		}
 	}
 	if err := (&brig.Egress{Rules: []brig.EgressRule{r}}).Check(); err != nil {
-		return r, brig.InvalidField(field, "%q is neither a host nor a network", brig.ClipText(place))
+		return r, brig.InvalidField(field, "%q is neither a host nor a network", brig.Clip(place, 100))
 	}
 	return r, nil
 }

@@ -119,9 +119,4 @@ func resolve(home, name string) (string, error) {
 }
 
 // clip keeps what a caller gave from filling a message.
-func clip(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return brig.Clip(s, 200) }
