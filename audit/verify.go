@@ -90,9 +90,6 @@ func (v *Verifier) judge(next [32]byte) error {
 
 func (v *Verifier) bad(seq int64, why string) error { return &Bad{v.place, seq, why} }
 
-// Last is the newest line.
-func (v *Verifier) Last() brig.AuditLine { return v.last }
-
 // Lines is how many were added.
 func (v *Verifier) Lines() int { return v.place }
 

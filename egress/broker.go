@@ -45,8 +45,8 @@ func (n *inspection) bound() (list []Secret) {
 // broker puts values in the place of placeholders. Nothing has been sent when
 // it refuses.
 func (x *exchange) broker(out *http.Request) *refusal {
-	bound := x.n.bound()
-	if len(bound) == 0 {
+	bound, earlier := x.n.bound(), x.n.given.to(x.n.host)
+	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
 	if why := foreign(x.in, bound); why != "" {
@@ -68,7 +68,11 @@ func (x *exchange) broker(out *http.Request) *refusal {
 	if no := x.putBody(out); no != nil {
 		return no
 	}
-	x.scrub = x.n.scrubber(x.grants, x.pairs)
+	if why := x.exposed(); why != "" {
+		return &refusal{http.StatusForbidden, why}
+	}
+	x.n.given.add(x.grants)
+	x.scrub = x.n.scrubber(append(earlier, x.grants...), x.pairs)
 	// What comes back is searched: so it has to be in the clear, and whole. A
 	// value that is asked for in two halves would not be found in either.
 	out.Header.Set("Accept-Encoding", "identity")

@@ -14,8 +14,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/attack"
@@ -69,6 +72,42 @@ func reflecting(w http.ResponseWriter, r *http.Request) {
 		whole(hex.EncodeToString([]byte(key)) + strings.ToUpper(hex.EncodeToString([]byte(key))))
 	case "/escaped":
 		whole(url.QueryEscape(key) + url.PathEscape(key) + strings.ToLower(url.QueryEscape(key)))
+	case "/allescaped": // each character, in each way that there is
+		for _, r := range key {
+			fmt.Fprintf(w, "\\u%04x", r)
+		}
+		for _, format := range []string{"\\x%02X", "%%%02x", "=%02X"} {
+			whole("\n")
+			for _, c := range []byte(key) {
+				fmt.Fprintf(w, format, c)
+			}
+		}
+		for _, format := range []string{"&#%d;", "&#x%X;"} {
+			whole("\n")
+			for _, r := range key {
+				fmt.Fprintf(w, format, r)
+			}
+		}
+		whole("\n" + key[:5] + url.QueryEscape(key[5:9]) + html.EscapeString(key[9:]))
+	case "/utf16":
+		for _, big := range []bool{true, false} {
+			for _, u := range utf16.Encode([]rune(key)) {
+				if big {
+					u = u<<8 | u>>8
+				}
+				w.Write([]byte{byte(u), byte(u >> 8)})
+			}
+		}
+	case "/folded":
+		for width := 8; width < 80; width++ {
+			coded := base64.StdEncoding.EncodeToString([]byte("user:" + key))
+			digits := hex.EncodeToString([]byte(key))
+			for len(coded) > width {
+				whole(coded[:width] + "\r\n")
+				coded = coded[width:]
+			}
+			whole(coded + "\n" + strings.Join(chunk(digits, 2+width%2*2), ":") + "\n" + strings.Join(chunk(digits, 2+width%2*2), " ") + "\n\n")
+		}
 	case "/gzip":
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
@@ -105,6 +144,13 @@ func reflecting(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func chunk(s string, n int) (out []string) {
+	for c := range slices.Chunk([]byte(s), n) {
+		out = append(out, string(c))
+	}
+	return out
+}
+
 // leaked returns how a value can be had from a text.
 func leaked(text string) string {
 	for name, form := range map[string]string{
@@ -115,7 +161,29 @@ func leaked(text string) string {
 			return name
 		}
 	}
+	for _, c := range strings.Split(text, "\n\n") { // without what it is folded by
+		flat := strings.NewReplacer("\r\n", "", "\n", "", " ", "", ":", "").Replace(c)
+		if strings.Contains(flat, hex.EncodeToString([]byte(value[3:]))) || strings.Contains(flat, base64.RawStdEncoding.EncodeToString([]byte("user:" + value))[12:20]) {
+			return "folded"
+		}
+	}
+	if strings.Contains(strings.ReplaceAll(text, "\x00", ""), value[:8]) {
+		return "in UTF-16"
+	}
+	for _, marks := range []string{"%", "=", "\\x"} {
+		for line := range strings.FieldsSeq(text) {
+			if plain, err := url.PathUnescape(strings.ReplaceAll(line, marks, "%")); err == nil && strings.Contains(plain, value) {
+				return "escaped by " + marks
+			}
+		}
+	}
+	if strings.Contains(html.UnescapeString(text), value) {
+		return "in entities"
+	}
 	for line := range strings.FieldsSeq(text) {
+		if plain, err := strconv.Unquote(`"` + line + `"`); err == nil && strings.Contains(plain, value) {
+			return "escaped by \\u"
+		}
 		for _, coding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			if b, err := coding.DecodeString(strings.TrimRight(line, "=")); err == nil && bytes.Contains(b, []byte(value[2:len(value)-2])) {
 				return "within base64"
@@ -136,7 +204,7 @@ func TestBrokerScrubs(t *testing.T) {
 			"/bytes": "<<" + placeholder + ">>", "/length": "<<" + placeholder + ">>",
 			"/json": `{"key":"` + placeholder + `"}`, "/plainjson": `{"key":"` + placeholder + `"}`,
 			"/base64": base64.StdEncoding.EncodeToString([]byte(placeholder)), "/within": "", "/hex": hex.EncodeToString([]byte(placeholder)),
-			"/escaped": placeholder + placeholder, "/gzip": placeholder, "/zlib": placeholder, "/flate": placeholder,
+			"/escaped": placeholder + placeholder, "/allescaped": "", "/utf16": "", "/folded": "", "/gzip": placeholder, "/zlib": placeholder, "/flate": placeholder,
 			"/trailer": "body", "/br": "compressed in a way", "/twice": "compressed in a way", "/asked": "identity||",
 		} {
 			for _, carried := range []bool{true, false} {
@@ -181,6 +249,7 @@ func TestBrokerScrubs(t *testing.T) {
 func TestBrokerScrubsControl(t *testing.T) {
 	for _, path := range []string{
 		"/header", "/location", "/error", "/bytes", "/length", "/json", "/plainjson", "/base64", "/within", "/hex", "/escaped", "/trailer", "/br",
+		"/allescaped", "/utf16", "/folded",
 	} {
 		l := newLab(t, true, http.HandlerFunc(reflecting))
 		r := l.request("GET", path, nil)

@@ -25,6 +25,18 @@ func (x *exchange) searched(out *http.Request) bool {
 type searchedBody struct {
 	io.Reader
 	io.Closer
+	x *exchange
+}
+
+// Read implements io.Reader. What may not go in the clear is not given out,
+// and ends the request.
+func (b *searchedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if why := b.x.exposed(); why != "" {
+		clear(p[:n])
+		return 0, brig.Errorf(brig.PolicyBlocked, "%s", why)
+	}
+	return n, err
 }
 
 // putBody puts values into the body. One that is compressed, or whose pieces
@@ -43,7 +55,7 @@ func (x *exchange) putBody(out *http.Request) *refusal {
 	out.Header.Del("Content-Length")
 	if out.ContentLength < 0 || out.ContentLength > maxWhole {
 		out.ContentLength = -1
-		out.Body = &searchedBody{s.reader(out.Body, x.put), out.Body}
+		out.Body = &searchedBody{s.reader(out.Body, x.put), out.Body, x}
 		return nil
 	}
 	whole, err := io.ReadAll(s.reader(out.Body, x.put))

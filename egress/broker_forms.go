@@ -3,16 +3,15 @@ package egress
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"html"
-	"net/url"
 	"strings"
+	"unicode/utf16"
 )
 
 // scrubber takes values out of what comes back. It knows them as they are and
-// as servers commonly write them. It cannot know every way: a host that
+// as servers commonly write them (see reading). It cannot know every way: a host that
 // encrypts, compresses or reverses what it was sent, and sends it back, gives
 // it away. Only hosts that are trusted with a value get it.
 type scrubber struct {
@@ -46,40 +45,46 @@ func newScrubber(grants []grant, pairs []swap) *scrubber {
 	}
 	lower := make([]swap, len(list))
 	for i, w := range list {
-		lower[i] = swap{old: bytes.ToLower(w.old)}
+		lower[i] = swap{old: bytes.ToLower(w.old), read: w.read, marks: w.marks}
 	}
 	return &scrubber{values: newSwaps(list), names: newSwaps(lower)}
 }
 
 // forms returns the forms of one value, each with that of the placeholder.
 func forms(g grant) []swap {
-	var list []swap
-	text := func(write func(string) string) {
-		list = append(list, swap{old: []byte(write(string(g.value))), new: []byte(write(g.Placeholder)), name: g.Name})
+	list := []swap{
+		{old: g.value, new: []byte(g.Placeholder), name: g.Name},
+		{old: g.value, new: []byte(g.Placeholder), name: g.Name, read: escaped, marks: escapes},
 	}
-	text(func(s string) string { return s })
 	for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-		text(func(s string) string { return coding.EncodeToString([]byte(s)) })
+		whole := []byte(coding.EncodeToString(g.value))
+		list = append(list, swap{old: whole, new: []byte(coding.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: folded})
 		for _, core := range cores(coding, g.value) {
-			list = append(list, swap{old: core, new: bytes.Repeat([]byte("x"), len(core)), name: g.Name})
+			list = append(list, masked(g, core, folded), masked(g, core[minFold:], folded))
 		}
 	}
-	text(func(s string) string { return string(inJSON([]byte(s))) })
-	text(func(s string) string { // with what is special in HTML escaped
-		b, err := json.Marshal(s)
-		if err != nil {
-			return s
-		}
-		return string(b[1 : len(b)-1])
-	})
-	text(url.QueryEscape)
-	text(url.PathEscape)
-	text(func(s string) string { return lowerEscapes(url.QueryEscape(s)) })
-	text(func(s string) string { return lowerEscapes(url.PathEscape(s)) })
-	text(html.EscapeString)
-	text(func(s string) string { return hex.EncodeToString([]byte(s)) })
-	text(func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) })
+	lower := []byte(hex.EncodeToString(g.value))
+	for _, digits := range [][]byte{lower, bytes.ToUpper(lower)} {
+		list = append(list, swap{old: digits, new: []byte(hex.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: spaced}, masked(g, digits[minFold:], spaced))
+	}
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		list = append(list, swap{old: wide(order, g.value), new: wide(order, []byte(g.Placeholder)), name: g.Name})
+	}
 	return list
+}
+
+// masked takes a part of a form out: of what is within a longer text, and what
+// follows a line break that has hidden the beginning.
+func masked(g grant, text []byte, read reading) swap {
+	return swap{old: text, new: bytes.Repeat([]byte("x"), len(text)), name: g.Name, read: read}
+}
+
+// wide writes a text in UTF-16.
+func wide(order binary.AppendByteOrder, text []byte) (out []byte) {
+	for _, u := range utf16.Encode([]rune(string(text))) {
+		out = order.AppendUint16(out, u)
+	}
+	return out
 }
 
 // minCore is the length from which a text within a longer one in base64 is
@@ -98,16 +103,4 @@ func cores(coding *base64.Encoding, value []byte) (out [][]byte) {
 		}
 	}
 	return out
-}
-
-// lowerEscapes writes the digits of percent escapes in lower case.
-func lowerEscapes(s string) string {
-	b := []byte(s)
-	for i := 0; i+2 < len(b); i++ {
-		if b[i] == '%' {
-			copy(b[i+1:], bytes.ToLower(b[i+1:i+3]))
-			i += 2
-		}
-	}
-	return string(b)
 }

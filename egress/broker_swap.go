@@ -4,12 +4,32 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"strings"
 )
 
 // swap is one text and what stands in its place.
 type swap struct {
 	old, new []byte
-	name     string // of the secret that it is about
+	name     string  // of the secret that it is about
+	read     reading // how old may be written; nil: as it is
+	marks    string  // with which it can begin besides old's first byte
+}
+
+// firsts returns the bytes with which what the swap looks for can begin.
+func (w *swap) firsts() []byte {
+	return append([]byte(strings.ReplaceAll(w.marks, string(w.old[:1]), "")), w.old[0])
+}
+
+// begin reports how much of b is what the swap looks for. open says that only
+// more of the text can tell.
+func (w *swap) begin(b []byte) (n int, open bool) {
+	switch {
+	case w.read != nil:
+		return w.read(b, w.old)
+	case bytes.HasPrefix(b, w.old):
+		return len(w.old), false
+	}
+	return 0, len(b) < len(w.old) && bytes.HasPrefix(w.old, b)
 }
 
 // swaps replaces texts in what passes by. Where several could be replaced, the
@@ -26,11 +46,13 @@ func newSwaps(list []swap) *swaps {
 		if len(w.old) == 0 || bytes.Equal(w.old, w.new) {
 			continue
 		}
-		b := &s.by[w.old[0]]
-		if slices.ContainsFunc(*b, func(x swap) bool { return bytes.Equal(x.old, w.old) }) {
-			continue // the first that is given counts
+		for _, first := range w.firsts() {
+			b := &s.by[first]
+			if slices.ContainsFunc(*b, func(x swap) bool { return bytes.Equal(x.old, w.old) && (x.read == nil) == (w.read == nil) }) {
+				continue // the first that is given counts
+			}
+			*b = append(*b, w)
 		}
-		*b = append(*b, w)
 		s.count++
 	}
 	for i := range s.by {
@@ -39,19 +61,28 @@ func newSwaps(list []swap) *swaps {
 	return s
 }
 
-// at returns what is to be replaced at the start of b, which is not empty.
-// open says that only more of the text can tell.
-func (s *swaps) at(b []byte, last bool) (w *swap, open bool) {
+// nothing follows the end of a text: no escape goes on with it.
+var nothing [maxEntity]byte
+
+// at returns what is to be replaced at the start of b, which is not empty, and
+// how much of b it is. open says that only more of the text can tell.
+func (s *swaps) at(b []byte, last bool) (w *swap, n int, open bool) {
 	list := s.by[b[0]]
 	for i := range list {
+		n, open := list[i].begin(b)
+		if open && last {
+			if n, _ = list[i].begin(append(slices.Clip(b), nothing[:]...)); n > len(b) {
+				n = 0
+			}
+		}
 		switch {
-		case bytes.HasPrefix(b, list[i].old):
-			return &list[i], false
-		case !last && len(b) < len(list[i].old) && bytes.HasPrefix(list[i].old, b):
-			return nil, true
+		case n > 0:
+			return &list[i], n, false
+		case open && !last:
+			return nil, 0, true
 		}
 	}
-	return nil, false
+	return nil, 0, false
 }
 
 // scan appends b to dst with everything replaced. It returns as rest the end
@@ -64,7 +95,7 @@ func (s *swaps) scan(dst, b []byte, last bool, found func(name string)) (out, re
 			i++
 			continue
 		}
-		w, open := s.at(b[i:], last)
+		w, n, open := s.at(b[i:], last)
 		switch {
 		case open:
 			return append(dst, b[from:i]...), b[i:]
@@ -72,7 +103,7 @@ func (s *swaps) scan(dst, b []byte, last bool, found func(name string)) (out, re
 			i++
 		default:
 			dst = append(append(dst, b[from:i]...), w.new...)
-			i += len(w.old)
+			i += n
 			from = i
 			if found != nil {
 				found(w.name)

@@ -138,3 +138,18 @@ func FuzzSwap(f *testing.F) {
 		}
 	})
 }
+
+// FuzzForms: what is found of a value, however it is written, does not depend
+// on the pieces in which it arrives.
+func FuzzForms(f *testing.F) {
+	for _, text := range []string{value, `\u0073k-live/%22q+1&quot;&lt;=C3=A9>&amp;`, "c2stbGl2ZS8i\r\ncSsxIjzDqT4m", "73 6b 2d 6c:69", "&", "%2", `\`} {
+		f.Add([]byte(text), []byte{0, 3})
+	}
+	f.Fuzz(func(t *testing.T, text, sizes []byte) {
+		s := newSwaps(forms(grant{Secret: key(), value: []byte(value)}))
+		got, err := io.ReadAll(s.reader(&pieces{text: text, sizes: sizes}, nil))
+		if want := s.text(string(text), nil); err != nil || string(got) != want {
+			t.Errorf("%q in pieces %v: %q, %v; whole %q", text, sizes, got, err, want)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -32,13 +33,16 @@ func key(places ...brig.SecretPlace) Secret {
 
 // keep answers nothing, and keeps what it was asked.
 type keep struct {
+	mu sync.Mutex // for who does not wait for the answer
 	*http.Request
 	body string
 }
 
 func (k *keep) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
-	k.Request, k.body = r, string(b)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.Request, k.body = r.Clone(context.WithoutCancel(r.Context())), string(b)
 	if err != nil {
 		k.body = err.Error()
 	}
@@ -137,7 +141,9 @@ func TestBrokerBodyKinds(t *testing.T) {
 	} {
 		k := &keep{}
 		l := newLab(t, false, k)
-		l.keys = []Secret{key(brig.SecretBody)}
+		s := key(brig.SecretBody)
+		s.Plain = true
+		l.keys = []Secret{s}
 		r := l.request("POST", "/", strings.NewReader(placeholder))
 		r.Header.Set("Content-Type", c.kind)
 		if c.coding != "" {

@@ -33,6 +33,7 @@ func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
 		return
 	}
 	defer s.finish(f)
+	judged := s.policy.Load()
 	verdict, rule := s.verdict(f)
 	event := Event{What: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
 	switch {
@@ -48,12 +49,12 @@ func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
 	case verdict == brig.Inspect:
 		s.look(f, event, answer)
 	default:
-		s.carry(f, event, answer)
+		s.carry(f, judged, event, answer)
 	}
 }
 
 // carry makes a connection to the other side, and a tunnel of the two.
-func (s *Session) carry(f *flow, event Event, answer func() (net.Conn, error)) {
+func (s *Session) carry(f *flow, judged *policy, event Event, answer func() (net.Conn, error)) {
 	there, addr, err := s.outside(f)
 	if err != nil {
 		var rule int
@@ -68,7 +69,7 @@ func (s *Session) carry(f *flow, event Event, answer func() (net.Conn, error)) {
 	defer there.Close()
 	f.setAddr(addr)
 	f.add(there)
-	if !s.stillAllowed(f) {
+	if s.policy.Load() != judged && !s.stillAllowed(f) {
 		return // the rules have changed meanwhile
 	}
 	event.Addr, event.Allowed = addrText(addr), true

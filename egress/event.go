@@ -46,4 +46,5 @@ type Secret struct {
 	Hosts     []string
 	Places    []brig.SecretPlace
 	Exclusive bool
+	Plain     bool // it may go there in clear HTTP
 }

@@ -114,6 +114,9 @@ func (s *Session) verdict(f *flow) (brig.Verdict, int) {
 
 // carries reports whether requests to a host may carry a secret.
 func (s *Session) carries(host string) bool {
+	if len(s.given.to(host)) > 0 {
+		return true
+	}
 	if s.Secrets == nil {
 		return false
 	}

@@ -34,6 +34,7 @@ type inspector struct {
 	dial    func(ctx context.Context, host string, port int) (net.Conn, error)
 	roots   *x509.CertPool  // nil: the system's; to verify upstream certificates
 	secrets func() []Secret // those of the sandbox, as they are now
+	given   *given          // the values that it was lent
 	report  func(Event)
 	now     func() time.Time
 }

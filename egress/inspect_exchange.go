@@ -27,6 +27,7 @@ type exchange struct {
 
 	mu     sync.Mutex
 	used   []string // the names of the secrets whose values were put in
+	bare   string   // of one that may not go in the clear, and would have
 	broken atomic.Bool
 }
 
@@ -66,7 +67,7 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		return no
 	}
 	if x.searched(out) {
-		defer x.report("") // only then it is known what was put in
+		defer func() { x.report(x.exposed()) }() // only then it is known what was put in
 	} else {
 		x.report("")
 	}
@@ -120,10 +121,10 @@ func (x *exchange) failed(w http.ResponseWriter, _ *http.Request, err error) {
 		x.n.report(Event{At: x.n.now(), What: Connect, Host: x.n.host, Port: x.n.port, Rule: -1, Why: cause(err)})
 	}
 	switch {
-	case x.broken.Load():
-		tell(w, http.StatusBadRequest, "the body of the request cannot be read")
 	case brig.KindOf(err) == brig.PolicyBlocked:
 		tell(w, http.StatusForbidden, fmt.Sprintf("the request to %s is not made: %s", x.n.host, cause(err)))
+	case x.broken.Load():
+		tell(w, http.StatusBadRequest, "the body of the request cannot be read")
 	default:
 		tell(w, http.StatusBadGateway, fmt.Sprintf("there is no answer from %s: %s", x.n.host, cause(err)))
 	}
@@ -145,6 +146,19 @@ func (x *exchange) put(name string) {
 	if !slices.Contains(x.used, name) {
 		x.used = append(x.used, name)
 	}
+	if !x.n.secure && slices.ContainsFunc(x.grants, func(g grant) bool { return g.Name == name && !g.Plain }) {
+		x.bare = name
+	}
+}
+
+// exposed says why the request may not go in the clear.
+func (x *exchange) exposed() (why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.bare == "" {
+		return ""
+	}
+	return "the secret " + x.bare + " is for https only"
 }
 
 // report says what became of the request; why is empty if it is made.

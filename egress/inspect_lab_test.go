@@ -45,6 +45,7 @@ func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 	l.rules.Rules = []brig.EgressRule{{Host: "*"}}
 	world := &Authority{}
 	l.inspector = &inspector{
+		given:     &given{},
 		authority: &Authority{}, now: time.Now, roots: trusting(t, world),
 		judge:   func(host string, port int, q brig.Request) (brig.Verdict, int) { return l.rules.Asked(host, port, q) },
 		secrets: func() []Secret { return l.keys },
@@ -183,12 +184,16 @@ func (l *lab) seen() []Event {
 // last returns the last event of a kind.
 func (l *lab) last(what What) Event {
 	l.t.Helper()
-	events := l.seen()
-	for i := len(events) - 1; i >= 0; i-- {
-		if events[i].What == what {
-			return events[i]
+	// The answer may be here before the event is.
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		events := l.seen()
+		for i := len(events) - 1; i >= 0; i-- {
+			if events[i].What == what {
+				return events[i]
+			}
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("there is no %s in %+v", what, events)
 		}
 	}
-	l.t.Fatalf("there is no %s in %+v", what, events)
-	return Event{}
 }

@@ -70,6 +70,7 @@ func through(t testing.TB, text []byte, patience time.Duration) (answer string, 
 	var mu sync.Mutex
 	var sinks sync.WaitGroup
 	i := &inspector{
+		given:     &given{},
 		authority: &Authority{}, now: time.Now,
 		report: func(e Event) {
 			mu.Lock()

@@ -5,17 +5,20 @@ import (
 	"crypto/sha1"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // Each line of a stream arrives before the next is asked for, in both
@@ -244,23 +247,67 @@ func TestInspectWebSocketEndsWithContext(t *testing.T) {
 }
 
 func TestInspectWebSocketSecret(t *testing.T) {
-	l := newLab(t, true, webSocket(t, func(conn net.Conn, _ *bufio.ReadWriter, q *http.Request) {
-		io.WriteString(conn, "before\n")
-		if q.URL.Path == "/echo" {
-			for _, c := range "it is " + q.Header.Get("Authorization") + "!" {
-				conn.Write([]byte(string(c)))
+	talk := func(conn net.Conn, _ *bufio.ReadWriter, q *http.Request) {
+		frame := func(first byte, text string) { conn.Write(append([]byte{first, byte(len(text))}, text...)) }
+		frame(0x81, "before")
+		key := "it is " + q.Header.Get("Authorization") + "!"
+		switch q.URL.Path {
+		case "/echo":
+			frame(0x81, key)
+		case "/bytes": // on the wire, a byte at a time
+			for _, c := range append([]byte{0x82, byte(len(key))}, key...) {
+				conn.Write([]byte{c})
 			}
+		case "/frames": // a frame for each byte, with others between them
+			for i, c := range []byte(key) {
+				frame(map[bool]byte{true: 1}[i == 0], string([]byte{c}))
+				frame(0x89, "ping")
+				frame(0, "")
+			}
+			frame(0x80, "")
+		case "/long":
+			text := strings.Repeat("x", 60<<10) + key
+			conn.Write(append(binary.BigEndian.AppendUint64([]byte{1, 127}, uint64(len(text))), text...))
+			frame(0x80, "")
+		case "/ping":
+			frame(0x89, key)
+		case "/packed": // as if an extension had been agreed on
+			frame(0xc1, "before")
+		case "/masked":
+			conn.Write([]byte{0x81, 0x81, 1, 2, 3, 4, 5})
+		case "/ends": // as a value begins
+			frame(0x81, key[:len("it is ")+3])
 		}
-		io.WriteString(conn, "after\n")
-	}))
-	l.keys = []Secret{key()}
-	for path, want := range map[string]string{"/": "before\nafter\n", "/echo": "before\nit is "} {
+		frame(0x81, "after")
+	}
+	for path, want := range map[string]string{
+		"/": "before..after", "/ends": "before..it is sk-..after", "/echo": "before..it is ", "/bytes": "before..it is ",
+		"/frames": "before", "/long": "before", "/ping": "before..it is ", "/packed": "before", "/masked": "before",
+	} {
+		l := newLab(t, true, webSocket(t, talk))
+		l.keys = []Secret{key()}
 		_, r, res := l.shake(path, placeholder)
 		if seen := res.Header.Get("X-Seen"); res.StatusCode != 101 || seen != placeholder+"|" {
 			t.Errorf("%s, %q", res.Status, seen)
 		}
-		if got, _ := io.ReadAll(r); strings.Contains(string(got), value) || !strings.HasPrefix(want, string(got)) || path == "/" && string(got) != want {
-			t.Errorf("%s: the guest had %q", path, got)
+		got, _ := io.ReadAll(r)
+		bare := regexp.MustCompile(`[^ -~]+`).ReplaceAllString(string(got), "")
+		leaks := strings.Contains(bare, value[:5]) || strings.Contains(strings.ReplaceAll(bare, "ping", ""), value[:5])
+		whole := strings.HasSuffix(want, "after")
+		if leaks || whole != strings.HasSuffix(bare, "after") || !strings.HasPrefix(bare, "before") {
+			t.Errorf("%s: the guest had %q, want %q", path, got, want)
 		}
+		attack.Tried("SEC-03", "WebSocket "+path, leaks)
+	}
+	// The control: without the secret it is all there.
+	for _, path := range []string{"/echo", "/bytes", "/frames", "/ping"} {
+		l := newLab(t, true, webSocket(t, talk))
+		_, r, _ := l.shake(path, value)
+		got, _ := io.ReadAll(r)
+		bare := strings.ReplaceAll(regexp.MustCompile(`[^ -~]+`).ReplaceAllString(string(got), ""), "ping", "")
+		if !strings.Contains(bare, value[:5]) {
+			t.Errorf("%s: %q", path, got)
+		}
+		attack.Seen("SEC-03", "WebSocket "+path, "the scrubber", strings.Contains(bare, value[:5]))
 	}
 }

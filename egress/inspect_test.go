@@ -247,6 +247,7 @@ func TestInspectEndsWithContext(t *testing.T) {
 func quietly(t *testing.T, f func(t *testing.T, guest net.Conn, served <-chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &inspector{
+			given:     &given{},
 			authority: &Authority{}, now: time.Now, report: func(Event) {},
 			judge: func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			dial:  func(context.Context, string, int) (net.Conn, error) { return nil, errors.New("no") },

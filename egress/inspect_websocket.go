@@ -13,9 +13,8 @@ import (
 // proved that it speaks it: what goes by then is not judged.
 //
 // Values are not put into what the guest sends on it. What the host sends is
-// searched, as it is on the wire: a value that shows ends the connection. One
-// that is divided among frames, or compressed although that was not agreed on,
-// does not show.
+// searched, on the wire and without the frames that it comes in: a value that
+// shows ends the connection.
 func (x *exchange) leave(res *http.Response) error {
 	sum := sha1.Sum([]byte(x.in.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	conn, ok := res.Body.(io.ReadWriteCloser)
@@ -25,7 +24,7 @@ func (x *exchange) leave(res *http.Response) error {
 	if x.scrub != nil {
 		x.scrubHeader(res.Header)
 		w := &watched{ReadWriteCloser: conn}
-		w.r = x.scrub.values.reader(conn, func(string) { w.seen = true })
+		w.r = x.scrub.values.reader(&frames{src: conn, s: x.scrub.values}, func(string) { w.seen = true })
 		res.Body = w
 	}
 	return nil

@@ -28,7 +28,7 @@ func (s *Session) look(f *flow, event Event, answer func() (net.Conn, error)) {
 	event.Allowed = true
 	s.report(event)
 	i := &inspector{
-		authority: s.Authority, judge: s.asked, roots: s.Roots, report: s.report, now: time.Now,
+		authority: s.Authority, judge: s.asked, roots: s.Roots, report: s.report, now: time.Now, given: &s.given,
 		secrets: func() []Secret {
 			if s.Secrets == nil {
 				return nil

@@ -55,6 +55,7 @@ type Session struct {
 	events *rate.Limiter
 	lost   atomic.Int64 // events that were too many to report
 	usage  usage
+	given  given
 
 	ctx     context.Context
 	cancel  context.CancelFunc

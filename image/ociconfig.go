@@ -22,6 +22,13 @@ const (
 	maxConfigBytes  = 64 << 10 // of each of these
 )
 
+// ReadConfig reads an image's configuration, in JSON as OCI has it, and keeps
+// what is honoured, within bounds. The notes say what is not.
+func ReadConfig(raw []byte) (brig.ImageConfig, []string, error) {
+	_, c, notes, err := readConfig(raw)
+	return c, notes, err
+}
+
 // readConfig reads a configuration and keeps what is on the list of things
 // that are honoured. The notes say what is not.
 func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) {

@@ -1,16 +1,8 @@
 package attack
 
-import "strings"
-
 // Class is a sort of attack: every case belongs to one, every one has cases
 // and a mutant that was seen.
 type Class struct{ ID, Title string }
-
-// Family is the part of an id that says where the wall is that is attacked.
-func (c Class) Family() string {
-	family, _, _ := strings.Cut(c.ID, "-")
-	return family
-}
 
 // Catalogue lists the classes. SECURITY.md speaks of them by their ids.
 func Catalogue() []Class {
@@ -42,6 +34,8 @@ func Catalogue() []Class {
 		{"NET-13", "rules that become stricter, a server that dies"},
 		{"NET-14", "rules that are wrong or empty"},
 		{"NET-15", "names that look like allowed ones"},
+		{"NET-16", "connections without number, and requests without an end"},
+		{"NET-17", "ports of a sandbox, without its tenant's key"},
 		{"SEC-01", "a brokered secret in the guest's memory and files"},
 		{"SEC-02", "a placeholder that is sent elsewhere"},
 		{"SEC-03", "a secret that comes back in an answer"},
@@ -55,6 +49,7 @@ func Catalogue() []Class {
 		{"FS-06", "special files read through the API"},
 		{"FS-07", "what the store of workspaces says"},
 		{"FS-08", "keys of objects beside one's own"},
+		{"FS-09", "names that terminals, logs, pages and headers act on"},
 		{"RES-01", "processes"},
 		{"RES-02", "threads"},
 		{"RES-03", "memory"},
@@ -64,9 +59,12 @@ func Catalogue() []Class {
 		{"RES-07", "output"},
 		{"RES-08", "processors"},
 		{"RES-10", "programs that do not want to end"},
+		{"RES-11", "signals"},
 		{"RES-14", "bodies without an end"},
 		{"GST-01", "an agent that answers anything"},
+		{"GST-02", "an agent that speaks for another sandbox"},
 		{"GST-03", "a guest that lies about its end"},
+		{"GST-04", "records forged by what is printed and asked for"},
 		{"GST-05", "an agent that is gone"},
 		{"API-01", "another tenant's things"},
 		{"API-02", "guessing keys"},
@@ -74,6 +72,8 @@ func Catalogue() []Class {
 		{"API-04", "names that are not the server's (rebinding)"},
 		{"API-06", "requests that are wrong"},
 		{"API-07", "quotas, by a race"},
+		{"API-08", "tokens of an identity provider"},
+		{"API-09", "logins by an identity provider, and what they leave in a browser"},
 		{"UI-02", "a page of one sandbox against another's and the API"},
 		{"AUD-01", "changing the audit log"},
 	}

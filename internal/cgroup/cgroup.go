@@ -158,6 +158,16 @@ func (g *Group) write(controller, file, value string) error {
 	return nil
 }
 
+// Folder opens the group's folder, for a process that is born in it, on cgroup
+// v2.
+func (g *Group) Folder() (*os.File, error) {
+	f, err := os.Open(g.m.Path(""))
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", g.path, err)
+	}
+	return f, nil
+}
+
 // Path returns the group's name.
 func (g *Group) Path() string { return g.path }
 

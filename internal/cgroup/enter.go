@@ -22,7 +22,12 @@ import (
 // The error is errors.ErrUnsupported, and nothing has happened, where this
 // cannot be done: on cgroup v2, which can start a process in a group, and
 // where the way back is not visible.
-func (g *Group) Enter() (leave func() error, err error) {
+func (g *Group) Enter() (leave func() error, err error) { return g.enter((*doors).pass) }
+
+// EnterThread is Enter for the calling thread alone, which must be locked.
+func (g *Group) EnterThread() (leave func() error, err error) { return g.enter((*doors).passOne) }
+
+func (g *Group) enter(pass func(*doors) error) (leave func() error, err error) {
 	if cgroups.IsCgroup2UnifiedMode() {
 		return nil, errors.ErrUnsupported
 	}
@@ -52,15 +57,15 @@ func (g *Group) Enter() (leave func() error, err error) {
 			return nil, errors.ErrUnsupported
 		}
 	}
-	if err := in.pass(); err != nil {
+	if err := pass(&in); err != nil {
 		if errors.Is(err, syscall.ENOTSUP) { // a build with cgo
 			return nil, errors.ErrUnsupported
 		}
-		return nil, errors.Join(fmt.Errorf("enter cgroup %s: %w", g.path, err), out.pass())
+		return nil, errors.Join(fmt.Errorf("enter cgroup %s: %w", g.path, err), pass(&out))
 	}
 	return func() error {
 		defer out.close()
-		if err := out.pass(); err != nil {
+		if err := pass(&out); err != nil {
 			return fmt.Errorf("leave cgroup %s: %w", g.path, err)
 		}
 		return nil
@@ -88,6 +93,16 @@ func (d *doors) pass() error {
 		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_WRITE, f.Fd(), uintptr(unsafe.Pointer(&self[0])), 1)
 		if errno != 0 {
 			return errno
+		}
+	}
+	return nil
+}
+
+// passOne moves the calling thread.
+func (d *doors) passOne() error {
+	for _, f := range *d {
+		if _, err := f.WriteString("0"); err != nil {
+			return err
 		}
 	}
 	return nil

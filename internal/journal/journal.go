@@ -1,0 +1,104 @@
+// Package journal keeps what programs write: in two files of a bounded size, and
+// beside each another one that says when its parts were written.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// oldSuffix is of the file before the newest one.
+const oldSuffix = ".1"
+
+// Writer appends to a journal and begins a new file when it is
+// full; one old file is kept.
+type Writer struct {
+	name string
+	f    *os.File
+	size int64
+	marks
+}
+
+// maxSize is how large a file gets, in bytes. Two are kept.
+const maxSize = 8 << 20
+
+// Open opens the journal of this name for writing; there need not be one.
+func Open(name string) (*Writer, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	w := &Writer{name: name, f: f, marks: openMarks(name)}
+	if st, err := f.Stat(); err == nil {
+		w.size = st.Size()
+	}
+	return w, nil
+}
+
+// Write implements io.Writer. Several writers may append to one log, each
+// write whole.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.size > maxSize {
+		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // there may be none
+		if err := os.Rename(w.name, w.name+oldSuffix); err == nil {
+			if next, err := Open(w.name); err == nil {
+				_ = w.Close() // what was in it is written
+				*w = *next
+			}
+		}
+	}
+	n, err := w.f.Write(p)
+	w.size += int64(n)
+	// The end of what was appended is where we are now, whoever else appends.
+	if end, err := w.f.Seek(0, io.SeekCurrent); err == nil && n > 0 {
+		w.wrote(end - int64(n))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (w *Writer) Close() error {
+	w.marks.close()
+	return w.f.Close()
+}
+
+// Read opens the journal of this name, which need not be there.
+func Read(name string) (io.ReadCloser, error) {
+	var open files
+	for _, n := range []string{name + oldSuffix, name} {
+		f, err := os.Open(n)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open journal: %w", err), open.Close())
+		}
+		open = append(open, f)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{open.reader(), open}, nil
+}
+
+type files []*os.File
+
+func (f files) reader() io.Reader {
+	var rs []io.Reader
+	for _, x := range f {
+		rs = append(rs, x)
+	}
+	return io.MultiReader(rs...)
+}
+
+// Close implements io.Closer.
+func (f files) Close() error {
+	var errs []error
+	for _, x := range f {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const logFile = "log"
+
+// stamp is a time as it is put before a line.
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) + " " }
+
+// cut takes the time off a line.
+func cut(line string) (at time.Time, rest string, ok bool) {
+	before, rest, ok := strings.Cut(line, " ")
+	at, err := time.Parse(time.RFC3339, before)
+	return at, rest, ok && err == nil
+}
+
+// timed reads the journal in a folder.
+func timed(t *testing.T, dir string) string {
+	t.Helper()
+	r, err := ReadTimed(filepath.Join(dir, logFile), stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The times of a log go with it when a new file begins, also in the middle of a
+// line, and however small what is written: they never take more than it does.
+func TestLogTimesRotate(t *testing.T) {
+	dir := t.TempDir()
+	if got := timed(t, dir); got != "" {
+		t.Errorf("without a log: %q", got)
+	}
+	w, err := Open(filepath.Join(dir, logFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
+	for range 9 {
+		if _, err := w.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.size = 0 // one more into this file
+	if _, err := w.Write([]byte("begun ")); err != nil {
+		t.Fatal(err)
+	}
+	w.size = maxSize + 1
+	for range 50_000 {
+		if _, err := w.Write([]byte(".")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{logFile, logFile + oldSuffix} {
+		log, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times, err := os.Stat(filepath.Join(dir, name+timesSuffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if times.Size() == 0 || times.Size() > log.Size()+markSize || times.Size()%markSize != 0 {
+			t.Errorf("%s: %d bytes of times for %d", name, times.Size(), log.Size())
+		}
+	}
+	lines := strings.Split(timed(t, dir), "\n")
+	if len(lines) != 10 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for i, l := range lines {
+		at, rest, ok := cut(l)
+		if !ok || time.Since(at) > time.Hour || strings.Contains(rest, "Z") {
+			t.Errorf("line %d is of %v: %.40q", i, at, rest)
+		}
+	}
+	if _, rest, _ := cut(lines[9]); rest != "begun "+strings.Repeat(".", 50_000) {
+		t.Errorf("the line that went on has %d bytes", len(rest))
+	}
+}
+
+// A log without times, or with damaged ones, is told all the same.
+func TestLogTimesDamaged(t *testing.T) {
+	for name, times := range map[string][]byte{
+		"none": nil, "cut": []byte("short"), "wild": bytes.Repeat([]byte{0xff}, 40),
+		"backwards": append(bytes.Repeat([]byte{1}, 16), make([]byte, 16)...),
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, logFile), []byte("one\ntwo"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if times != nil {
+			if err := os.WriteFile(filepath.Join(dir, logFile+timesSuffix), times, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := strings.Split(timed(t, dir), "\n")
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], " one") || !strings.HasSuffix(lines[1], " two") {
+			t.Errorf("%s: %q", name, lines)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package journal
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Beside a log is a file that says when its parts were written: marks of a fixed
+// size, each of which says that what follows an offset came at a moment, until
+// the next. They are no exacter than is of use, so that they are never larger
+// than what they are about.
+const (
+	timesSuffix = ".times"
+	markSize    = 16
+	markApart   = 10 * time.Millisecond
+	markLate    = time.Second
+)
+
+// mark says when what is in a log from an offset on was written.
+type mark struct {
+	from int64
+	at   time.Time
+}
+
+// marks appends to the file beside a log. One that cannot be opened or written
+// marks nothing: the log is worth more than its times.
+type marks struct {
+	f    *os.File
+	last mark
+}
+
+func openMarks(logFile string) marks {
+	f, err := os.OpenFile(logFile+timesSuffix, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return marks{}
+	}
+	m := marks{f: f}
+	if st, err := f.Stat(); err == nil && st.Size() >= markSize {
+		var b [markSize]byte
+		if _, err := f.ReadAt(b[:], st.Size()/markSize*markSize-markSize); err == nil {
+			m.last = readMark(b[:])
+		}
+	}
+	return m
+}
+
+// wrote marks that what begins at an offset was written just now.
+func (m *marks) wrote(from int64) {
+	now := time.Now()
+	since := now.Sub(m.last.at)
+	if m.f == nil || since < markLate && (since < markApart || from-m.last.from < markSize) {
+		return
+	}
+	m.last = mark{from, now}
+	var b [markSize]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(from))
+	binary.LittleEndian.PutUint64(b[8:], uint64(now.UnixNano()))
+	_, _ = m.f.Write(b[:])
+}
+
+func (m *marks) close() {
+	if m.f != nil {
+		m.f.Close()
+	}
+}
+
+func readMark(b []byte) mark {
+	return mark{int64(binary.LittleEndian.Uint64(b)), time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}
+}
+
+// readMarks returns the marks of a log in order. What was written before the
+// first, or without any, is taken to be as old as says.
+func readMarks(logFile string, says time.Time) []mark {
+	b, err := os.ReadFile(logFile + timesSuffix)
+	if err != nil || len(b) < markSize {
+		return []mark{{0, says}}
+	}
+	var all []mark
+	for ; len(b) >= markSize; b = b[markSize:] {
+		all = append(all, readMark(b))
+	}
+	// Several write, and one may be a little late to say so.
+	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.from, b.from) })
+	return all
+}
+
+// ReadTimed is Read with the stamp of its time before every line.
+func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error) {
+	var open files
+	var all, last *timedReader
+	for _, n := range []string{name + oldSuffix, name} {
+		f, err := os.Open(n)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open journal: %w", err), open.Close())
+		}
+		open = append(open, f)
+		st, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open journal: %w", err), open.Close())
+		}
+		part := &timedReader{r: bufio.NewReaderSize(f, 64<<10), stamp: stamp, marks: readMarks(n, st.ModTime())}
+		if last == nil {
+			all = part
+		} else {
+			last.next = part
+		}
+		last = part
+	}
+	if all == nil {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{all, open}, nil
+}
+
+// timedReader puts its time before every line.
+type timedReader struct {
+	r      *bufio.Reader
+	stamp  func(time.Time) string
+	marks  []mark
+	at     int64  // in the log
+	rest   []byte // what was read and not returned yet
+	inLine bool
+	next   *timedReader // of the newer file, in which a line may go on
+}
+
+// Read implements io.Reader.
+func (t *timedReader) Read(p []byte) (int, error) {
+	if len(t.rest) == 0 {
+		part, err := t.r.ReadSlice('\n')
+		for len(part) == 0 && errors.Is(err, io.EOF) && t.next != nil {
+			t.next.inLine = t.inLine
+			*t = *t.next
+			part, err = t.r.ReadSlice('\n')
+		}
+		if len(part) == 0 {
+			return 0, err
+		}
+		if !t.inLine {
+			t.rest = append(t.rest, t.time()...)
+		}
+		t.rest = append(t.rest, part...)
+		t.at += int64(len(part))
+		t.inLine = part[len(part)-1] != '\n'
+	}
+	n := copy(p, t.rest)
+	if t.rest = t.rest[n:]; len(t.rest) == 0 {
+		t.rest = nil
+	}
+	return n, nil
+}
+
+// time is when what comes next was written, as it is put before a line.
+func (t *timedReader) time() string {
+	for len(t.marks) > 1 && t.marks[1].from <= t.at {
+		t.marks = t.marks[1:]
+	}
+	return t.stamp(t.marks[0].at)
+}

@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// ErrPin is a service that shows a certificate which is not the pinned one.
+var ErrPin = errors.New("its certificate is not the one that is pinned")
+
+// Pin reads a pin: the SHA-256 of a certificate's public key (its
+// SubjectPublicKeyInfo), as hexadecimal digits or in base64, also with curl's
+// "sha256//" before it. Of none it is empty.
+func Pin(field, s string) ([]byte, error) {
+	s = strings.TrimPrefix(strings.TrimSpace(s), "sha256//")
+	if s == "" {
+		return nil, nil
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
+	if err != nil || len(b) != sha256.Size {
+		b, err = base64.StdEncoding.DecodeString(s)
+	}
+	if err != nil || len(b) != sha256.Size {
+		return nil, brig.InvalidField(field, "it is not a SHA-256").
+			WithHint("give 64 hexadecimal digits, or base64, of the SHA-256 of the certificate's public key")
+	}
+	return b, nil
+}
+
+// CheckAuthority refuses what holds no certificate. None is good.
+func CheckAuthority(field, pem string) error {
+	if strings.TrimSpace(pem) != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)) {
+		return brig.InvalidField(field, "there is no certificate in it").WithHint("give certificates in PEM")
+	}
+	return nil
+}
+
+// trusted is whom a client believes. A pin comes on top of what is believed
+// anyway: it narrows.
+func trusted(pin, authority string) (*tls.Config, error) {
+	want, err := Pin("pin_sha256", pin)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if strings.TrimSpace(authority) != "" {
+		if err := CheckAuthority("authority", authority); err != nil {
+			return nil, err
+		}
+		if c.RootCAs, err = x509.SystemCertPool(); err != nil {
+			c.RootCAs = x509.NewCertPool()
+		}
+		c.RootCAs.AppendCertsFromPEM([]byte(authority))
+	}
+	if want == nil {
+		return c, nil
+	}
+	// Called for resumed connections as well.
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		for _, chain := range s.VerifiedChains {
+			for _, cert := range chain {
+				if got := sha256.Sum256(cert.RawSubjectPublicKeyInfo); string(got[:]) == string(want) {
+					return nil
+				}
+			}
+		}
+		return ErrPin
+	}
+	return c, nil
+}

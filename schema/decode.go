@@ -1,0 +1,128 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// Decode fills a configuration, a pointer to a struct with its defaults, with
+// what an administrator wrote, and names everything that is wrong with it. A
+// field that is left out, or null, keeps its default.
+func Decode(raw []byte, into any) []brig.FieldError {
+	var given map[string]json.RawMessage
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = []byte("{}")
+	}
+	if err := json.Unmarshal(raw, &given); err != nil || given == nil {
+		return []brig.FieldError{{Message: "the configuration is not a JSON object"}}
+	}
+	fields := Fields(into)
+	var wrong []brig.FieldError
+	for _, f := range fields {
+		v, ok := given[f.Name]
+		delete(given, f.Name)
+		if ok && string(v) == "null" {
+			ok = false
+		}
+		if !ok && preset(into, f.Name) {
+			continue // a secret, too, may be there already: of the environment
+		}
+		if why := check(f, v, ok); why != "" {
+			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: why})
+			continue
+		}
+		if !ok {
+			continue
+		}
+		// Alone, so that one that does not fit is known by its name.
+		one, err := json.Marshal(map[string]json.RawMessage{f.Name: v})
+		if err == nil {
+			err = json.Unmarshal(one, into)
+		}
+		if err != nil {
+			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: mustBe(f)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		name = brig.Clip(name, 60)
+		wrong = append(wrong, brig.FieldError{Field: name, Message: fmt.Sprintf("Unknown field '%s'", name)})
+	}
+	if rules, ok := into.(brig.ConfigRules); ok && len(wrong) == 0 {
+		wrong = rules.Wrong()
+	}
+	return wrong
+}
+
+// preset reports whether a field has a default.
+func preset(config any, name string) bool {
+	v := reflect.Indirect(reflect.ValueOf(config))
+	for i := range v.NumField() {
+		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag == name {
+			return !v.Field(i).IsZero()
+		}
+	}
+	return false
+}
+
+// check says what is wrong with the value of one field. The words are those
+// that administrators of RAGFlow know from its own checks of a provider.
+func check(f brig.ConfigField, v json.RawMessage, given bool) string {
+	if !given {
+		if f.Required && f.Default == nil {
+			return fmt.Sprintf("Required field '%s' is missing", f.Name)
+		}
+		return ""
+	}
+	switch f.Type {
+	case "string":
+		var s string
+		if json.Unmarshal(v, &s) != nil {
+			return mustBe(f)
+		}
+		if f.Required && strings.TrimSpace(s) == "" {
+			return fmt.Sprintf("Required field '%s' is missing", f.Name)
+		}
+		if len(f.Options) > 0 && s != "" && !slices.Contains(f.Options, s) {
+			return fmt.Sprintf("Field '%s' must be one of: %s", f.Name, strings.Join(f.Options, ", "))
+		}
+	case "integer", "number":
+		var n float64
+		if json.Unmarshal(v, &n) != nil || f.Type == "integer" && n != math.Trunc(n) {
+			return mustBe(f)
+		}
+		if f.Min != nil && n < *f.Min {
+			return fmt.Sprintf("Field '%s' must be >= %s", f.Name, text(*f.Min))
+		}
+		if f.Max != nil && n > *f.Max {
+			return fmt.Sprintf("Field '%s' must be <= %s", f.Name, text(*f.Max))
+		}
+	case "boolean":
+		if b := string(v); b != "true" && b != "false" {
+			return mustBe(f)
+		}
+	case "array":
+		var list []string
+		if json.Unmarshal(v, &list) != nil {
+			return mustBe(f)
+		}
+	}
+	return ""
+}
+
+func mustBe(f brig.ConfigField) string {
+	what := map[string]string{
+		"integer": "an integer", "number": "a number", "boolean": "a boolean", "string": "a string", "array": "a list of strings",
+	}[f.Type]
+	return fmt.Sprintf("Field '%s' must be %s", f.Name, what)
+}
+
+func text(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

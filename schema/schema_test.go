@@ -1,0 +1,135 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/schema"
+)
+
+// config has a field of every type.
+type config struct {
+	Endpoint string   `json:"endpoint" title:"Endpoint" doc:"Where it listens." placeholder:"http://localhost:9385" form:"required"`
+	Key      string   `json:"api_key" title:"Key" form:"required,secret"`
+	Region   string   `json:"region" options:"us,eu"`
+	Timeout  int      `json:"timeout" min:"5" max:"300"`
+	Price    float64  `json:"price" min:"0"`
+	TLS      bool     `json:"tls"`
+	Hosts    []string `json:"hosts"`
+	Image    string   `json:"image" form:"readonly"`
+	hidden   int
+}
+
+// Wrong implements brig.ConfigRules.
+func (c *config) Wrong() []brig.FieldError {
+	if !strings.HasPrefix(c.Endpoint, "http") {
+		return []brig.FieldError{{Field: "endpoint", Message: "not a URL"}}
+	}
+	return nil
+}
+
+func fresh() *config { return &config{Region: "us", Timeout: 30, Image: "a:1", hidden: 1} }
+
+func TestDecode(t *testing.T) {
+	for name, c := range map[string]struct{ raw, wrong string }{
+		"fits":            {`{"endpoint":"http://x","api_key":"k"}`, ""},
+		"all":             {`{"endpoint":"http://x","api_key":"k","region":"eu","timeout":300,"price":0.5,"tls":true,"hosts":["a"],"image":"b"}`, ""},
+		"null is absent":  {`{"endpoint":"http://x","api_key":"k","timeout":null}`, ""},
+		"missing":         {`{}`, "endpoint: Required field 'endpoint' is missing; api_key: Required field 'api_key' is missing"},
+		"nothing":         {``, "endpoint: Required field 'endpoint' is missing; api_key: Required field 'api_key' is missing"},
+		"blank":           {`{"endpoint":" ","api_key":"k"}`, "endpoint: Required field 'endpoint' is missing"},
+		"too small":       {`{"endpoint":"http://x","api_key":"k","timeout":4}`, "timeout: Field 'timeout' must be >= 5"},
+		"too large":       {`{"endpoint":"http://x","api_key":"k","timeout":301}`, "timeout: Field 'timeout' must be <= 300"},
+		"fraction":        {`{"endpoint":"http://x","api_key":"k","timeout":5.5}`, "timeout: Field 'timeout' must be an integer"},
+		"beyond integers": {`{"endpoint":"http://x","api_key":"k","timeout":1e30}`, "timeout: Field 'timeout' must be <= 300"},
+		"text for number": {`{"endpoint":"http://x","api_key":"k","timeout":"5"}`, "timeout: Field 'timeout' must be an integer"},
+		"number for text": {`{"endpoint":1,"api_key":"k"}`, "endpoint: Field 'endpoint' must be a string"},
+		"no boolean":      {`{"endpoint":"http://x","api_key":"k","tls":1}`, "tls: Field 'tls' must be a boolean"},
+		"no list":         {`{"endpoint":"http://x","api_key":"k","hosts":"a"}`, "hosts: Field 'hosts' must be a list of strings"},
+		"no option":       {`{"endpoint":"http://x","api_key":"k","region":"mars"}`, "region: Field 'region' must be one of: us, eu"},
+		"unknown":         {`{"endpoint":"http://x","api_key":"k","zeal":1}`, "zeal: Unknown field 'zeal'"},
+		"of its own":      {`{"endpoint":"ftp://x","api_key":"k"}`, "endpoint: not a URL"},
+		"two":             {`{"endpoint":1,"api_key":"k","timeout":1}`, "endpoint: Field 'endpoint' must be a string; timeout: Field 'timeout' must be >= 5"},
+		"no object":       {`[1]`, ": the configuration is not a JSON object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said []string
+			for _, w := range schema.Decode([]byte(c.raw), fresh()) {
+				said = append(said, w.Field+": "+w.Message)
+			}
+			if got := strings.Join(said, "; "); got != c.wrong {
+				t.Errorf("got %q, want %q", got, c.wrong)
+			}
+		})
+	}
+	c := fresh()
+	if wrong := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); wrong != nil {
+		t.Fatal(wrong)
+	}
+	if c.Timeout != 7 || c.Region != "us" || len(c.Hosts) != 2 || c.Key != "k" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestFields(t *testing.T) {
+	fields := schema.Fields(fresh())
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"name":"endpoint","type":"string","label":"Endpoint","description":"Where it listens.","placeholder":"http://localhost:9385","required":true}`,
+		`{"name":"api_key","type":"string","label":"Key","required":true,"secret":true}`,
+		`{"name":"timeout","type":"integer","label":"timeout","default":30,"min":5,"max":300}`,
+		`{"name":"tls","type":"boolean","label":"tls","default":false}`,
+		`{"name":"image","type":"string","label":"image","default":"a:1","readonly":true}`,
+	} {
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("%s\nis not in\n%s", want, raw)
+		}
+	}
+	doc := schema.JSON(fields)
+	if got := doc["order"].([]string); strings.Join(got, " ") != "endpoint api_key region timeout price tls hosts image" {
+		t.Errorf("order %v", got)
+	}
+	if p := doc["properties"].(map[string]any)["api_key"].(map[string]any); p["writeOnly"] != true || p["format"] != "password" {
+		t.Errorf("secret %v", p)
+	}
+}
+
+func TestMask(t *testing.T) {
+	fields := schema.Fields(fresh())
+	const secret = "sk-0123456789abcd"
+	shown, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
+	if err != nil || strings.Contains(string(shown), "0123") || !strings.Contains(string(shown), `"****abcd"`) {
+		t.Fatalf("%s, %v", shown, err)
+	}
+	for name, c := range map[string]struct{ given, want string }{
+		"as it was shown": {`{"api_key":"****abcd"}`, secret},
+		"another":         {`{"api_key":"new-secret-value"}`, "new-secret-value"},
+		"another mask":    {`{"api_key":"****wxyz"}`, "****wxyz"},
+	} {
+		raw, err := schema.Unmasked([]byte(c.given), []byte(`{"api_key":"`+secret+`"}`), fields)
+		if err != nil || !strings.Contains(string(raw), `"`+c.want+`"`) {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
+	}
+	for s, want := range map[string]string{"": "", "short": "****", "elevenchars": "****", "twelve chars": "****hars"} {
+		if got := schema.Mask(s); got != want {
+			t.Errorf("%q is shown as %q", s, got)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"endpoint":"http://x","timeout":7}`))
+	f.Add([]byte(`{"hosts":[null],"tls":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := fresh()
+		if schema.Decode(raw, c) == nil && (c.Timeout < 5 || c.Timeout > 300 || c.Endpoint == "" || c.Key == "") {
+			t.Errorf("%q gave %+v", raw, c)
+		}
+	})
+}
