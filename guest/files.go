@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
@@ -79,9 +80,7 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 			}
 			switch {
 			case file.Size < 0:
-				if len(skipped) < 100 {
-					skipped = append(skipped, file.Path)
-				}
+				skipped = skip(skipped, file.Path)
 			case len(files) == brig.MaxArtifacts || file.Size > brig.MaxArtifactSize:
 				return nil, nil, fmt.Errorf("artifact beyond what was asked for: %w", ErrLost)
 			default:
@@ -89,6 +88,14 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 				left = file.Size
 			}
 		case f.Type == wire.TypeOK && left == 0:
+			// A name leads nowhere for whoever saves it, whatever system that is.
+			files = slices.DeleteFunc(files, func(f brig.File) bool {
+				wrong := !brig.ArtifactName(f.Path)
+				if wrong {
+					skipped = skip(skipped, f.Path)
+				}
+				return wrong
+			})
 			return files, skipped, nil
 		case f.Type == wire.TypeError:
 			return nil, nil, agentError(f.Payload)
@@ -96,4 +103,14 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 			return nil, nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
 		}
 	}
+}
+
+// maxSkipped is how many artifacts are named that do not come out.
+const maxSkipped = 100
+
+func skip(skipped []string, name string) []string {
+	if len(skipped) == maxSkipped {
+		return skipped
+	}
+	return append(skipped, brig.Clip(name, 255))
 }

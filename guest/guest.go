@@ -14,11 +14,16 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/span"
 )
 
 // ErrLost says that the agent is gone or does not answer. The provider knows
 // whether its machine has died, and why.
 var ErrLost = errors.New("the agent in the sandbox does not answer")
+
+// ErrUnasked is an ErrLost of an agent that was not even asked: whatever it was
+// to do has not begun.
+var ErrUnasked = fmt.Errorf("%w: it was not reached", ErrLost)
 
 // Guest talks to one agent, over one connection for each call.
 type Guest struct {
@@ -36,12 +41,16 @@ type Guest struct {
 // call opens a connection and asks one thing. The connection is closed when
 // ctx ends.
 func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error) {
+	// The step lasts as long as the connection does.
+	_, s := span.Start(ctx, "guest.", string(c.Op))
 	conn, err := g.Dial(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("dial agent: %w (%w)", ErrLost, err)
+		s.Fail("lost")
+		s.End()
+		return nil, nil, fmt.Errorf("dial agent: %w (%w)", ErrUnasked, err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	end := func() { stop(); conn.Close() }
+	end := func() { stop(); conn.Close(); s.End() }
 	c.Version = wire.Version
 	if err := wire.WriteJSON(conn, wire.TypeCall, c); err != nil {
 		end()
@@ -66,6 +75,11 @@ func finish(ctx context.Context, r *wire.Reader) error {
 	if err != nil {
 		return lost(ctx, err)
 	}
+	return endOf(f)
+}
+
+// endOf is what a frame says that ends a call; any other is an error.
+func endOf(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeOK:
 		return nil
@@ -109,6 +123,10 @@ func agentError(payload []byte) error {
 			return err.WithHint("name a program that the image has, by path or in PATH")
 		}
 		return err
+	case "gone":
+		return brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
+	case "unimplemented":
+		return brig.Errorf(brig.Unimplemented, "%s", e.Message).WithHint("leave the user out; other providers have more accounts")
 	case "refused":
 		return brig.Errorf(brig.ConnectionFailed, "%s", e.Message).WithHint("start the server in the sandbox first")
 	case "exhausted":

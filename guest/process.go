@@ -10,7 +10,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,17 +20,11 @@ import (
 // Process is a program whose descriptors are the host's own, so that its
 // bytes do not pass through the agent. It implements brig.Process.
 type Process struct {
-	g      *Guest
-	id     string
-	pid    int
-	conn   net.Conn // of the agent's exec call, on which its exit comes
+	program
 	stdin  *os.File
 	stream *stream
 
 	sendMu sync.Mutex // one message at a time
-	exited chan struct{}
-	res    brig.Result // valid once exited is closed
-	resErr error
 }
 
 var _ brig.Process = (*Process)(nil)
@@ -97,30 +90,14 @@ func (g *Guest) process(id string, pid int, conn net.Conn, fds fdset, plain bool
 		return nil, err
 	}
 	p := &Process{
-		g: g, id: id, pid: pid, conn: conn, stream: s, exited: make(chan struct{}),
+		program: newProgram(g, id, pid, conn), stream: s,
 		stdin: os.NewFile(uintptr(fds[0]), "stdin"),
 	}
-	go p.await()
+	go func() {
+		p.await()
+		s.hangUp() // children may hold the channel open
+	}()
 	return p, nil
-}
-
-// await waits for the agent to say how the process ended.
-func (p *Process) await() {
-	defer close(p.exited)
-	p.res = brig.Result{ExecID: p.id, Started: time.Now().UTC()}
-	defer p.stream.hangUp() // children may hold the channel open
-	f, err := wire.NewReader(p.conn).Read()
-	var exit wire.Exit
-	if err == nil && f.Type == wire.TypeExit {
-		err = json.Unmarshal(f.Payload, &exit)
-	} else if err == nil {
-		err = fmt.Errorf("unexpected frame %d", f.Type)
-	}
-	if err != nil {
-		p.resErr = fmt.Errorf("read agent: %w (%w)", ErrLost, err)
-		return
-	}
-	conclude(&p.res, exit, false)
 }
 
 // Send implements brig.Process.
@@ -136,40 +113,8 @@ func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Signal implements brig.Process.
-func (p *Process) Signal(ctx context.Context, name string) error {
-	n := unix.SignalNum(name)
-	if n == 0 {
-		return brig.InvalidField("signal", "no signal %q", name)
-	}
-	return p.g.simple(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
-}
-
-// Kill implements brig.Process.
-func (p *Process) Kill(ctx context.Context) error {
-	return p.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: p.id}})
-}
-
-// PID implements brig.Process.
-func (p *Process) PID() int { return p.pid }
-
 // Plain reports whether it has no channel.
 func (p *Process) Plain() bool { return p.stream.plain }
-
-// Resize implements brig.Process.
-func (p *Process) Resize(ctx context.Context, size brig.Terminal) error {
-	return p.g.simple(ctx, wire.Call{Op: wire.OpResize, Resize: &wire.Resize{ID: p.id, Terminal: wire.Terminal(size)}})
-}
-
-// Wait implements brig.Process.
-func (p *Process) Wait(ctx context.Context) (*brig.Result, error) {
-	select {
-	case <-p.exited:
-		return &p.res, p.resErr
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
 
 // Close implements brig.Process.
 func (p *Process) Close() error {
@@ -237,6 +182,3 @@ func (g *Guest) Adopt(id string, pid int, plain bool, fds []int) (*Process, erro
 	}
 	return g.process(id, pid, conn, fdset(fds[:len(fdset{})]), plain)
 }
-
-// ID is the id under which the process was started.
-func (p *Process) ID() string { return p.id }

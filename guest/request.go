@@ -13,6 +13,9 @@ import (
 // DefaultDir is where commands run that name no directory.
 const DefaultDir = "/workspace"
 
+// DefaultPath is the PATH of processes that are not given another.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // user is one of the two accounts of a sandbox, or one of its image's.
 type user struct {
 	uid, gid   uint32
@@ -58,7 +61,7 @@ func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 // command sets, in a stable order.
 func environ(u user, layers ...map[string]string) []string {
 	env := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH": DefaultPath,
 		"HOME": u.home, "USER": u.name, "LOGNAME": u.name,
 		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
 	}

@@ -76,7 +76,17 @@ func sendNode(w io.Writer, buf []byte, n brig.Node, r io.Reader) error {
 
 // Pack implements the Pack of brig.Trees.
 func (g *Guest) Pack(ctx context.Context, dir string, on func(brig.Node, io.Reader) error) error {
-	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPack, Tree: &wire.Tree{Dir: dir, MaxFile: brig.MaxWorkspaceFile}})
+	return g.nodes(ctx, wire.Call{Op: wire.OpPack, Tree: &wire.Tree{Dir: dir, MaxFile: brig.MaxWorkspaceFile}}, on)
+}
+
+// Changed implements the Changed of brig.Trees.
+func (g *Guest) Changed(ctx context.Context, paths []string, since time.Time, on func(brig.Node, io.Reader) error) error {
+	return g.nodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
+}
+
+// nodes makes a call that is answered with nodes.
+func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io.Reader) error) error {
+	conn, end, err := g.call(ctx, call)
 	if err != nil {
 		return err
 	}
@@ -87,14 +97,8 @@ func (g *Guest) Pack(ctx context.Context, dir string, on func(brig.Node, io.Read
 		if err != nil {
 			return lost(ctx, err)
 		}
-		switch f.Type {
-		case wire.TypeOK:
-			return nil
-		case wire.TypeError:
-			return agentError(f.Payload)
-		case wire.TypeNode:
-		default:
-			return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		if f.Type != wire.TypeNode {
+			return endOf(f)
 		}
 		n, err := decodeNode(f.Payload)
 		if err != nil {

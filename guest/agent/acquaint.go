@@ -13,22 +13,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// bundle is where most programs look for whom to trust, and otherBundles are
-// where those of other distributions do. They are only written to if there is
-// something.
-const bundle = "/etc/ssl/certs/ca-certificates.crt"
-
+// otherBundles are where programs of other distributions than Debian look for
+// whom to trust. They are only written to if there is something.
 var otherBundles = [...]string{
 	"/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// alone has the authority and nobody else, for programs with a list of their
-// own. From anchor, Debian's update-ca-certificates makes the bundle anew.
-const (
-	alone  = "/etc/ssl/certs/brig.pem"
-	anchor = "/usr/local/share/ca-certificates/brig.crt"
-)
+// anchor is from where Debian's update-ca-certificates makes the bundle anew.
+const anchor = "/usr/local/share/ca-certificates/brig.crt"
 
 // acquaint tells the sandbox's programs who resolves names, and whom to trust.
 func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
@@ -38,10 +31,10 @@ func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
 	if len(authority) == 0 {
 		return nil
 	}
-	if err := a.extend(bundle, authority); err != nil {
+	if err := a.extend(wire.BundleFile, authority); err != nil {
 		return err
 	}
-	if err := a.ensure(alone, authority); err != nil {
+	if err := a.ensure(wire.AuthorityFile, authority); err != nil {
 		return err
 	}
 	for _, name := range otherBundles {
@@ -96,27 +89,37 @@ func contentOf(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if st.Mode().Perm()&0o004 == 0 || st.Size() > maxBundle || onProc(f) {
+	if st.Mode().Perm()&0o004 == 0 || st.Size() > maxBundle || onKernel(f) {
 		return nil, badPath("path '%s' is not a file that everybody may read", name)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxBundle))
 	return b, pathError(name, err)
 }
 
-func onProc(f *os.File) bool {
-	const magic = 0x9fa0
+// onKernel reports whether a file is the kernel's own: of proc, sysfs or a
+// control group.
+func onKernel(f *os.File) bool {
+	const proc, sysfs, cgroup, cgroup2 = 0x9fa0, 0x62656572, 0x27e0eb, 0x63677270
 	var st syscall.Statfs_t
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = raw.Control(func(fd uintptr) { err = syscall.Fstatfs(int(fd), &st) })
+		err2 := raw.Control(func(fd uintptr) { err = syscall.Fstatfs(int(fd), &st) })
+		err = errors.Join(err, err2)
 	}
-	return err != nil || st.Type == magic
+	switch st.Type {
+	case proc, sysfs, cgroup, cgroup2:
+		return true
+	}
+	return err != nil
 }
 
 // exchange puts a file of root's in the place of whatever is there. It never
 // writes into what it finds, nor where a link leads.
 func (a *Agent) exchange(name string, content []byte) error {
 	p := place{name: name, making: &a.making}
+	if a.plain {
+		p.uid, p.gid = userID, userID
+	}
 	if err := p.makeDirs(path.Dir(name)); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Agent struct {
 	reaper reaper
 	link   link
 	shell  string
+	plain  bool
 	// making is held while something is made and given to the user, and for
 	// reading by who tells of it: nobody is told that it is the agent's.
 	making sync.RWMutex
@@ -35,6 +36,9 @@ type Agent struct {
 	execs map[string]*execution
 	order []string // ids by age, for forgetting
 	tag   uint32   // the last supplementary group that was given out
+
+	carried carriers
+	term    term
 }
 
 // Options change what an agent does when it takes over.
@@ -42,6 +46,9 @@ type Options struct {
 	// KeepCapabilities leaves the bounding set as it is, for a test that must
 	// see what the agent prevents.
 	KeepCapabilities bool
+	// Plain says that there is one account, the agent's own, for all that it
+	// starts and makes: no other can be had where it is.
+	Plain bool
 }
 
 // New returns an agent that has taken over as init.
@@ -51,19 +58,14 @@ func New(o Options) (*Agent, error) {
 	// programs would be deaf to SIGTERM and SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
-	if err := shed(o.KeepCapabilities); err != nil {
+	if err := shed(o); err != nil {
 		return nil, err
 	}
-	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag}
+	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag, plain: o.Plain}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}
-	for _, dir := range []string{"/workspace", "/home/user"} {
-		if err := own(dir); err != nil {
-			return nil, err
-		}
-	}
-	if err := share("/workspace"); err != nil {
+	if err := a.furnish(); err != nil {
 		return nil, err
 	}
 	a.reaper.start()
@@ -131,9 +133,15 @@ func (a *Agent) Serve(c net.Conn) {
 		w.fail(err)
 		return
 	}
+	if a.plain && forOthers(call) {
+		w.fail(failure("unimplemented", "", "there is one account on this machine, and nothing is anybody else's"))
+		return
+	}
 	switch {
 	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Donated:
 		a.execDonated(*call.Exec, c, w)
+	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Carried:
+		a.execCarried(*call.Exec, r, w)
 	case call.Op == wire.OpExec && call.Exec != nil:
 		a.exec(*call.Exec, r, w)
 	case call.Op == wire.OpKill && call.Kill != nil:
@@ -144,6 +152,19 @@ func (a *Agent) Serve(c net.Conn) {
 		w.ok()
 	case call.Op == wire.OpResize && call.Resize != nil:
 		w.done(a.resize(*call.Resize))
+	case call.Op == wire.OpOutput:
+		a.output(call.ID, c, w)
+	case call.Op == wire.OpInput:
+		a.input(call.ID, r, w)
+	case call.Op == wire.OpAdopt:
+		a.adopt(call.ID, r, w)
+	case call.Op == wire.OpKeep && call.Keep != nil:
+		w.done(a.carried.keep(*call.Keep))
+	case call.Op == wire.OpMain && call.Exec != nil:
+		a.main(*call.Exec, w)
+	case call.Op == wire.OpLease && call.Lease != nil:
+		a.term.renew(*call.Lease)
+		w.ok()
 	case call.Op == wire.OpDial:
 		dial(call.Port, c, w)
 	case call.Op == wire.OpUplink && call.Uplink != nil:
@@ -161,6 +182,8 @@ func (a *Agent) Serve(c net.Conn) {
 		w.done(collect(*call.Collect, w))
 	case call.Op == wire.OpPack && call.Tree != nil:
 		w.done(pack(*call.Tree, w))
+	case call.Op == wire.OpChanged && call.Tree != nil:
+		w.done(changed(*call.Tree, w))
 	case call.Op == wire.OpUnpack && call.Tree != nil:
 		w.done(unpack(*call.Tree, r, &a.making))
 	case call.Op == wire.OpQuiet && call.Stop != nil:

@@ -15,6 +15,7 @@ import (
 type execution struct {
 	call    wire.Exec
 	tag     uint32
+	plain   bool // the tag is in the environment
 	started time.Time
 
 	mu             sync.Mutex // guards the fields below
@@ -194,7 +195,7 @@ func (x *execution) kill() {
 	leader, ended := x.leader, x.exit != nil
 	x.mu.Unlock()
 	if leader > 1 && !ended { // before it has no id, and after it another may
-		killTree(leader, x.tag)
+		killTree(leader, search{tag: x.tag, plain: x.plain, harmless: map[int]bool{}})
 	}
 }
 
@@ -210,7 +211,7 @@ func (a *Agent) admit(call wire.Exec) (*execution, error) {
 	}
 	a.tag++
 	x := &execution{
-		call: call, tag: a.tag, started: time.Now(),
+		call: call, tag: a.tag, plain: a.plain, started: time.Now(),
 		stdout: wire.NewHeadTail(call.Keep), stderr: wire.NewHeadTail(call.Keep),
 	}
 	a.execs[call.ID] = x

@@ -105,8 +105,13 @@ func createBelow(call wire.Put, name string, mode fs.FileMode) (*os.File, error)
 	if err != nil {
 		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), name)
+	if onKernel(f) {
+		f.Close()
+		return nil, errors.New("the directory is the kernel's")
+	}
 	syscall.Fchown(fd, int(call.UID), int(call.GID))
-	return os.NewFile(uintptr(fd), name), nil
+	return f, nil
 }
 
 func fileError(name string, err error) error {

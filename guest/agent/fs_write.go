@@ -133,6 +133,11 @@ func (p place) open(mode fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if onKernel(f) {
+		// The agent's own may be among them, and its kernel may be the host's.
+		f.Close()
+		return nil, badPath("path '%s' is the kernel's and not to be written", p.name)
+	}
 	if isNew {
 		err = f.Chown(p.uid, p.gid)
 	}

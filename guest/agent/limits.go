@@ -3,6 +3,9 @@ package agent
 import (
 	"os"
 	"syscall"
+	"unsafe"
+
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // rlimitNproc is RLIMIT_NPROC, which package syscall does not name.
@@ -31,6 +34,23 @@ func setLimits(processes, openFiles uint64) (restore func()) {
 		}
 	}
 	return undo
+}
+
+// forkLimited forks a child that gets its limits from here: an agent without
+// privileges could not take back what it lowers of its own. What the child
+// forks before it has them is not held to them.
+func forkLimited(file string, argv []string, attr *syscall.ProcAttr, call wire.Exec) (int, error) {
+	pid, err := syscall.ForkExec(file, argv, attr)
+	if err != nil {
+		return 0, err
+	}
+	for resource, value := range map[int]uint64{rlimitNproc: call.Processes, syscall.RLIMIT_NOFILE: call.OpenFiles} {
+		if value > 0 {
+			l := syscall.Rlimit{Cur: value, Max: value}
+			syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), uintptr(resource), uintptr(unsafe.Pointer(&l)), 0, 0, 0)
+		}
+	}
+	return pid, nil
 }
 
 // setPipeSize asks for a larger pipe; a smaller one only costs speed.

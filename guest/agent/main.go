@@ -12,7 +12,8 @@ const controlFD = 3
 
 // Main is an agent's main: it takes over as init and serves until the host
 // closes the control socket. As shell-driver it drives a bash instead,
-// and as probe it looks around. It returns the exit code.
+// and as probe it looks around. With serve it takes sessions, and relay carries
+// one. It returns the exit code.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == "shell-driver" {
 		return ShellMain(args[1:])
@@ -20,7 +21,13 @@ func Main(args []string) int {
 	if len(args) > 0 && args[0] == wire.ProbeWord {
 		return probeMain(args[1:])
 	}
-	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
+	if len(args) > 0 && args[0] == wire.RelayWord {
+		return relayMain()
+	}
+	if len(args) > 0 && args[0] == wire.ServeWord {
+		return serveMain(args[1:])
+	}
+	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities"), Plain: slices.Contains(args, wire.PlainWord)})
 	if err == nil {
 		err = a.ServeControl(controlFD)
 	}

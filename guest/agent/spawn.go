@@ -103,9 +103,17 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 			Credential: &syscall.Credential{Uid: x.call.UID, Gid: x.call.GID, Groups: []uint32{x.call.GID, x.tag}},
 		},
 	}
+	if a.plain {
+		// Nobody has groups to give here. What a variable marks can take it off.
+		attr.Sys.Credential.NoSetGroups = true
+		attr.Env = append(attr.Env[:len(attr.Env):len(attr.Env)], treeMark(x.tag))
+	}
 	leader, ended, err := a.reaper.fork(func() (int, error) {
 		// Limits are inherited over fork. Under the reaper's lock one fork
 		// happens at a time, so nobody else inherits these.
+		if a.plain {
+			return forkLimited(file, argv, attr, x.call)
+		}
 		restore := setLimits(processes(x.call), x.call.OpenFiles)
 		defer restore()
 		return syscall.ForkExec(file, argv, attr)

@@ -6,10 +6,29 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // userID is the account that a sandbox's programs have unless they say root.
 const userID = 1000
+
+// furnish makes the folders that every sandbox has.
+func (a *Agent) furnish() error {
+	for _, dir := range []string{"/workspace", "/home/user"} {
+		if a.plain {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return fmt.Errorf("make %s: %w", dir, err)
+			}
+		} else if err := own(dir); err != nil {
+			return err
+		}
+	}
+	if a.plain {
+		return nil
+	}
+	return share("/workspace")
+}
 
 // own makes sure that dir is there and belongs to the user. An image that was
 // unpacked without privileges has lost its owners.
@@ -51,13 +70,13 @@ const agentID = 64999
 // own user, with what it needs as ambient capabilities and nothing in the
 // bounding set. Then there is one thing to do. A call on all threads is dear
 // in a sandbox, since it interrupts each of them.
-func shed(keepBounding bool) error {
-	if !keepBounding {
+func shed(o Options) error {
+	if !o.KeepCapabilities {
 		if err := emptyBoundingSet(); err != nil {
 			return err
 		}
 	}
-	if os.Getuid() != agentID || os.Geteuid() != agentID {
+	if !o.Plain && (os.Getuid() != agentID || os.Geteuid() != agentID) {
 		return becomeNobodyElse()
 	}
 	const prCapAmbient, clearAll = 47, 4
@@ -115,4 +134,20 @@ func inBoundingSet(c uintptr) (has, known bool) {
 	const capBSetRead = 23 // PR_CAPBSET_READ
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
 	return r == 1, errno == 0
+}
+
+// forOthers reports whether a call is for another account than the one that
+// there is on a plain machine.
+func forOthers(c *wire.Call) bool {
+	switch {
+	case c.Exec != nil:
+		return c.Exec.UID != userID
+	case c.Put != nil:
+		return c.Put.UID != userID
+	case c.FS != nil:
+		return c.FS.Path.UID != userID || c.FS.To != nil && c.FS.To.UID != userID
+	case c.Tree != nil:
+		return c.Op == wire.OpUnpack && (c.Tree.UID != userID || c.Tree.Sealed)
+	}
+	return false
 }

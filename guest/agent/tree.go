@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -22,7 +23,7 @@ const treeTime = 10 * time.Second
 // the first process it stops before it kills, so that the tree cannot grow
 // faster than it is cut: a stopped process neither forks nor frees its place
 // under RLIMIT_NPROC.
-func killTree(leader int, tag uint32) {
+func killTree(leader int, s search) {
 	// Most trees stay in the group that they began in. One call ends those,
 	// and leaves time to look for the rest even when the tree is busy. The
 	// first process is among them: were it stopped, the end of its children
@@ -30,7 +31,6 @@ func killTree(leader int, tag uint32) {
 	for range 3 {
 		syscall.Kill(-leader, syscall.SIGKILL)
 	}
-	s := search{tag: tag, harmless: map[int]bool{}}
 	// A process may fork between being listed and being stopped, so only the
 	// second look at a tree that is all stopped shows all of it.
 	for passes, calm := 0, 0; passes < 50 && calm < 2; passes++ {
@@ -65,6 +65,7 @@ type pid struct {
 // search looks for what carries a tag, again and again.
 type search struct {
 	tag      uint32
+	plain    bool         // the tag is in the environment, not among the groups
 	harmless map[int]bool // that had ended, or did not carry the tag
 }
 
@@ -85,14 +86,25 @@ func (s *search) look() (tree []pid, sure bool) {
 			continue
 		}
 		s.harmless[id] = true
-		for _, g := range bytes.Fields(groups) {
-			if bytes.Equal(g, want) {
-				tree = append(tree, pid{id: id, stopped: state == 'T'})
-				delete(s.harmless, id)
-			}
+		if s.plain && marked(id, s.tag) || !s.plain && slices.ContainsFunc(bytes.Fields(groups), func(g []byte) bool { return bytes.Equal(g, want) }) {
+			tree = append(tree, pid{id: id, stopped: state == 'T'})
+			delete(s.harmless, id)
 		}
 	}
 	return tree, sure
+}
+
+// treeMark is the variable that marks a process tree where groups cannot.
+func treeMark(tag uint32) string { return "BRIG_TREE=" + strconv.FormatUint(uint64(tag), 10) }
+
+// marked reports whether a process has a tree's mark in the environment that it
+// was started with.
+func marked(id int, tag uint32) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(id) + "/environ")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(bytes.Split(b, []byte{0}), func(v []byte) bool { return string(v) == treeMark(tag) })
 }
 
 // status reads a process's status with as few calls as there can be: in a
@@ -143,15 +155,28 @@ func pids() []int {
 	return out
 }
 
+// guests lists the processes that are not the agent's own: those that carry its
+// sessions are of its user, and nobody else is.
+func guests() []int {
+	var out []int
+	for _, id := range pids() {
+		var st syscall.Stat_t
+		if err := syscall.Stat("/proc/"+strconv.Itoa(id), &st); err == nil && st.Uid != agentID {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // stop asks every process to end and returns when they have, or when the
 // grace is over. Stopped processes are woken so that they can hear.
 func stop(s wire.Stop) {
 	deadline := time.Now().Add(time.Duration(s.GraceMS) * time.Millisecond)
-	for _, id := range pids() {
+	for _, id := range guests() {
 		syscall.Kill(id, syscall.SIGTERM)
 		syscall.Kill(id, syscall.SIGCONT)
 	}
-	for time.Now().Before(deadline) && len(pids()) > 0 {
+	for time.Now().Before(deadline) && len(guests()) > 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -164,7 +189,7 @@ func quiet(s wire.Stop) error {
 			stop(s)
 			s.GraceMS = 0
 		}
-		left := pids()
+		left := guests()
 		if len(left) == 0 {
 			return nil
 		}

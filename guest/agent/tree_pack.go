@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/brig-run/brig/guest/wire"
 )
@@ -18,6 +19,7 @@ import (
 type packer struct {
 	w       *writer
 	maxFile int64
+	since   time.Time // what is older is not sent, but for directories
 	batch   bytes.Buffer
 	buf     []byte
 }
@@ -93,6 +95,9 @@ func (p *packer) one(dir *os.Root, name, at string, depth int) error {
 		return p.skip(at, "it cannot be read")
 	case len(at) > wire.MaxNodePath:
 		return p.skip(at, "its path is too long")
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok && !st.IsDir() && time.Unix(sys.Ctim.Unix()).Before(p.since) {
+		return nil
 	}
 	n := wire.Node{Path: []byte(at), Mode: uint32(st.Mode().Perm())}
 	switch m := st.Mode(); {

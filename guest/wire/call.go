@@ -17,6 +17,16 @@ const (
 	OpResize  Op = "resize" // say how large a terminal is
 	OpDial    Op = "dial"   // connect to a port; bytes follow the answer
 	OpUplink  Op = "uplink" // make a network interface; packets follow the answer
+
+	// Of processes whose descriptors the agent has (Exec.Carried).
+	OpOutput Op = "output" // take over its output and messages, and send it messages
+	OpInput  Op = "input"  // send its standard input, as Stdin frames
+	OpAdopt  Op = "adopt"  // take charge of one that is there
+	OpKeep   Op = "keep"   // say whether it stays when nobody has charge of it
+
+	// Of an agent that has nobody on the host to look after it.
+	OpMain  Op = "main"  // run the program whose end is the machine's
+	OpLease Op = "lease" // say how long the machine has
 )
 
 // Call opens a connection: the one thing that is asked on it.
@@ -35,6 +45,10 @@ type Call struct {
 	FS      *FS      `json:",omitempty"`
 	Uplink  *Uplink  `json:",omitempty"`
 	Tree    *Tree    `json:",omitempty"`
+	// ID is the exec's that an output, an input or an adoption is about.
+	ID    string `json:",omitempty"`
+	Keep  *Keep  `json:",omitempty"`
+	Lease *Lease `json:",omitempty"`
 }
 
 // Exec asks for a process. A connection that is lost never kills it; only
@@ -61,10 +75,13 @@ type Exec struct {
 	// Donated says that the host hands over the process's descriptors 0 to 3,
 	// with one more byte after the call; the agent does not carry their bytes.
 	Donated bool `json:",omitempty"`
-	// Plain says that a donated process gets no descriptor 3.
+	// Carried says that the process gets such descriptors, and that their other
+	// ends are the agent's: calls of their own carry what comes and goes.
+	Carried bool `json:",omitempty"`
+	// Plain says that a donated or carried process gets no descriptor 3.
 	Plain bool `json:",omitempty"`
-	// Terminal makes one the standard streams of a donated process; the
-	// agent carries its bytes between it and the donated descriptors 0 and 1.
+	// Terminal makes one the standard streams of a donated or carried process;
+	// the agent carries its bytes between it and the descriptors 0 and 1.
 	Terminal *Terminal `json:",omitempty"`
 }
 
@@ -99,6 +116,39 @@ type Signal struct {
 	Number int
 }
 
+// Keep says whether an exec's descriptors stay open when no call holds it.
+type Keep struct {
+	ID string
+	On bool
+}
+
+// Lease says how long the machine has from now on. Own says that it no longer
+// ends with the sessions of who it was for.
+type Lease struct {
+	MS  int64
+	Own bool `json:",omitempty"`
+}
+
+// The exit codes of an agent that ends its machine by itself.
+const (
+	ExitLease  = 120 // its lease is over
+	ExitTether = 121 // whoever it was for has gone
+)
+
+// The words after the agent's program with which it is a machine's init and
+// takes sessions, and with which it carries one between its standard streams
+// and that init. After ServeWord come how long the machine has, in
+// milliseconds, and TetherWord if it is to end with its sessions.
+const (
+	ServeWord  = "serve"
+	RelayWord  = "relay"
+	TetherWord = "tethered"
+)
+
+// SessionSocket is the abstract socket on which an agent takes sessions: each
+// is a Mux, from a process of the agent's own user.
+const SessionSocket = "@brig-agent"
+
 // Exit is how a process ended.
 type Exit struct {
 	Code     int // exit code when it exited
@@ -107,7 +157,7 @@ type Exit struct {
 }
 
 // Error is why a call could not be done. Kind is "not_found", "invalid",
-// "exhausted" (a limit was hit), "refused" (nobody listens), "exists", "loop"
+// "exhausted" (a limit was hit), "unimplemented", "refused" (nobody listens), "exists", "loop"
 // (of symbolic links), "excess" (more than can be answered) or "internal";
 // Field is the part of the call that is at fault: "command", "cwd", "files",
 // "path".

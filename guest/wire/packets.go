@@ -26,6 +26,13 @@ func ResolverFile(resolver string) string {
 	return "nameserver " + resolver + "\noptions timeout:5 attempts:2 no-aaaa\n"
 }
 
+// BundleFile is where most programs look for whom to trust, and AuthorityFile
+// has an Uplink's Authority and nobody else.
+const (
+	BundleFile    = "/etc/ssl/certs/ca-certificates.crt"
+	AuthorityFile = "/etc/ssl/certs/brig.pem"
+)
+
 // MaxPacket is the size of the largest packet, in bytes, and PacketHeader of
 // what stands before each.
 const (

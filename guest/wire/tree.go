@@ -3,12 +3,14 @@ package wire
 // The calls about whole trees, with Tree as their body. Unpack is followed by
 // Node frames, each of a regular file by its content in FileData frames and
 // NodeEnd, and by FilesEnd after the last; Pack is answered in the same way,
-// with OK at the end. Quiet has Stop as its body: everything but the agent
+// with OK at the end, and Changed is a Pack of what was written at and below
+// Paths since a moment. Quiet has Stop as its body: everything but the agent
 // ends.
 const (
-	OpPack   Op = "pack"
-	OpUnpack Op = "unpack"
-	OpQuiet  Op = "quiet"
+	OpPack    Op = "pack"
+	OpChanged Op = "changed"
+	OpUnpack  Op = "unpack"
+	OpQuiet   Op = "quiet"
 )
 
 // Tree says which directory, and of Unpack whose its files will be.
@@ -20,6 +22,9 @@ type Tree struct {
 	Sealed bool `json:",omitempty"`
 	// MaxFile is how large a file may be that Pack sends, in bytes.
 	MaxFile int64 `json:",omitempty"`
+	// Paths are where Changed looks, absolute, and SinceNS since when.
+	Paths   []string `json:",omitempty"`
+	SinceNS int64    `json:",omitempty"` // Unix time
 }
 
 // Node is one thing in a tree. Names are bytes and need not be text.

@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// serveMain is the main of an init that has nobody on its host to look after
+// it: it takes sessions, and keeps the machine's lease itself.
+func serveMain(args []string) int {
+	if len(args) < 1 {
+		return 2
+	}
+	ms, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return 2
+	}
+	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
+	if err == nil {
+		a.term.begin(time.Duration(ms)*time.Millisecond, slices.Contains(args, wire.TetherWord))
+		err = a.serveSessions()
+	}
+	os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
+	return 1
+}
+
+// serveSessions takes sessions for ever.
+func (a *Agent) serveSessions() error {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: wire.SessionSocket, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	warm()
+	for {
+		c, err := ln.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) {
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			return fmt.Errorf("accept: %w", err)
+		}
+		// Every program in the sandbox can connect. The kernel says who did.
+		if uid, err := peer(c); err != nil || uid != agentID {
+			c.Close()
+			continue
+		}
+		go a.session(c)
+	}
+}
+
+// session answers the calls of one session.
+func (a *Agent) session(c net.Conn) {
+	m := wire.NewMux(c, true)
+	a.term.join()
+	defer a.term.leave()
+	for {
+		call, err := m.Accept()
+		if err != nil {
+			return
+		}
+		go a.Serve(call)
+	}
+}
+
+func peer(c *net.UnixConn) (uid uint32, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *syscall.Ucred
+	if err2 := raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err2 != nil || err != nil {
+		return 0, errors.Join(err, err2)
+	}
+	return cred.Uid, nil
+}
+
+// warmThreads is how many threads an agent has from the start. When the
+// sandbox is at its limit of processes it can make no more, and one that cannot
+// make a thread dies.
+const warmThreads = 24
+
+// warm makes the threads, by having as many calls that block at once.
+func warm() {
+	var p [2]int
+	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
+		return
+	}
+	var begun, done sync.WaitGroup
+	for range warmThreads {
+		begun.Add(1)
+		done.Go(func() {
+			begun.Done()
+			var b [1]byte
+			syscall.Read(p[0], b[:])
+		})
+	}
+	begun.Wait()
+	time.Sleep(2 * time.Millisecond) // until they all wait
+	syscall.Close(p[1])
+	done.Wait()
+	syscall.Close(p[0])
+}
+
+// term is how long the machine lives.
+type term struct {
+	mu       sync.Mutex // guards the fields below
+	lease    *time.Timer
+	tethered bool
+	sessions int
+}
+
+// firstSession is how long a tethered machine waits for its first session.
+const firstSession = time.Minute
+
+func (t *term) begin(lease time.Duration, tethered bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lease = time.AfterFunc(lease, func() { os.Exit(wire.ExitLease) })
+	if t.tethered = tethered; tethered {
+		time.AfterFunc(firstSession, t.loose)
+	}
+}
+
+func (t *term) renew(l wire.Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lease != nil {
+		t.lease.Reset(time.Duration(l.MS) * time.Millisecond)
+	}
+	t.tethered = t.tethered && !l.Own
+}
+
+func (t *term) join() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sessions++
+}
+
+func (t *term) leave() {
+	t.mu.Lock()
+	t.sessions--
+	t.mu.Unlock()
+	t.loose()
+}
+
+// loose ends a tethered machine whose last session has gone.
+func (t *term) loose() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tethered && t.sessions == 0 {
+		os.Exit(wire.ExitTether)
+	}
+}
+
+// relayMain carries a session between its standard streams and the init.
+func relayMain() int {
+	// What is sent to everybody in the sandbox is not for this.
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
+	c, err := dialInit()
+	if err != nil {
+		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
+		return 1
+	}
+	go func() {
+		io.Copy(c, os.Stdin)
+		c.Close() // the host has gone
+	}()
+	io.Copy(os.Stdout, c)
+	return 0
+}
+
+// initTime is how long an init may take until it listens.
+const initTime = 20 * time.Second
+
+func dialInit() (net.Conn, error) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial("unix", wire.SessionSocket)
+		if err == nil || time.Since(begin) > initTime {
+			return c, err
+		}
+	}
+}
+
+// main runs the program whose end is the machine's. It writes where the agent
+// does, and nobody needs to listen.
+func (a *Agent) main(call wire.Exec, w *writer) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	defer null.Close()
+	x, err := a.admit(call)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	ended, err := a.start(x, []uintptr{null.Fd(), 1, 2})
+	w.ok()
+	if err != nil {
+		os.Stderr.WriteString("brig: the main program did not run: " + err.Error() + "\n")
+		os.Exit(127)
+	}
+	if call.TimeoutMS > 0 {
+		time.AfterFunc(time.Duration(call.TimeoutMS)*time.Millisecond, func() {
+			x.mu.Lock()
+			x.timedOut = true
+			x.mu.Unlock()
+			x.kill()
+		})
+	}
+	exit := x.finish(<-ended)
+	switch {
+	case exit.TimedOut && exit.Signal == int(syscall.SIGKILL):
+		os.Exit(124)
+	case exit.Signal != 0:
+		os.Exit(128 + exit.Signal)
+	default:
+		os.Exit(exit.Code)
+	}
+}

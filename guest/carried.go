@@ -1,0 +1,219 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// Carried is a program whose descriptors the agent has, for machines to which
+// none can be handed over. Its bytes come in calls of their own, in the order
+// in which they were written. It implements brig.Process.
+type Carried struct {
+	program
+	output net.Conn // its output and messages, and messages for it
+	frames *wire.Reader
+	begun  []byte // of a message: not the end
+	input  *input
+
+	sendMu sync.Mutex // one message at a time
+}
+
+var _ brig.Process = (*Carried)(nil)
+
+// StartCarried implements the Start of brig.Instance where no descriptor can
+// be handed over.
+func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Carried, error) {
+	req := g.request(id, cmd, brig.IO{})
+	req.Carried, req.TimeoutMS, req.Plain = true, 0, !s.Channel
+	if s.Terminal != nil {
+		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
+	}
+	return g.carried(ctx, id, wire.Call{Op: wire.OpExec, Exec: req})
+}
+
+// Readopt takes charge of a carried process that is kept. It is NotFound when
+// there is none.
+func (g *Guest) Readopt(ctx context.Context, id string) (*Carried, error) {
+	p, err := g.carried(ctx, id, wire.Call{Op: wire.OpAdopt, ID: id})
+	if brig.KindOf(err) == brig.InvalidArgument {
+		return nil, brig.Errorf(brig.NotFound, "the process is gone").Because(err)
+	}
+	return p, err
+}
+
+// KeepCarried says whether a carried process stays when nobody has charge of it.
+func (g *Guest) KeepCarried(ctx context.Context, id string, on bool) error {
+	return g.simple(ctx, wire.Call{Op: wire.OpKeep, Keep: &wire.Keep{ID: id, On: on}})
+}
+
+// carried makes the calls that a carried process has. They outlive ctx, which
+// only bounds the start.
+func (g *Guest) carried(ctx context.Context, id string, c wire.Call) (_ *Carried, err error) {
+	var open []net.Conn
+	defer func() {
+		if err != nil {
+			for _, c := range open {
+				c.Close()
+			}
+		}
+	}()
+	conn, _, err := g.call(context.WithoutCancel(ctx), c)
+	if err != nil {
+		return nil, err
+	}
+	open = append(open, conn)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	pid, err := started(ctx, conn)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	output, err := g.stream(ctx, wire.Call{Op: wire.OpOutput, ID: id})
+	if err != nil {
+		return nil, err
+	}
+	open = append(open, output)
+	in, err := g.stream(ctx, wire.Call{Op: wire.OpInput, ID: id})
+	if err != nil {
+		return nil, err
+	}
+	open = append(open, in)
+	p := &Carried{program: newProgram(g, id, pid, conn), output: output, frames: wire.NewReader(output), input: &input{conn: in}}
+	go p.await()
+	return p, nil
+}
+
+// Receive implements brig.Process.
+func (p *Carried) Receive() (brig.From, []byte, error) {
+	for {
+		f, err := p.frames.Read()
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+				return 0, nil, err
+			}
+			return 0, nil, fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+		}
+		if len(f.Payload) == 0 {
+			continue
+		}
+		switch f.Type {
+		case wire.TypeStdout:
+			return brig.FromStdout, f.Payload, nil
+		case wire.TypeStderr:
+			return brig.FromStderr, f.Payload, nil
+		case wire.TypeResult:
+			if message, ok, err := p.message(f.Payload); ok || err != nil {
+				return brig.FromMessage, message, err
+			}
+		default:
+			return 0, nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		}
+	}
+}
+
+// message adds a part of a message, the last of which ends with a line feed.
+func (p *Carried) message(part []byte) (message []byte, whole bool, err error) {
+	if len(p.begun)+len(part) > maxMessage {
+		return nil, false, brig.Errorf(brig.FailedPrecondition, "the interpreter sent a message that is too long").
+			WithHint("write large results to files")
+	}
+	n := len(part) - 1
+	if part[n] != '\n' {
+		p.begun = append(p.begun, part...)
+		return nil, false, nil
+	}
+	if p.begun == nil {
+		return part[:n], true, nil
+	}
+	message, p.begun = append(p.begun, part[:n]...), nil
+	return message, true, nil
+}
+
+// Send implements brig.Process.
+func (p *Carried) Send(message []byte) error {
+	p.sendMu.Lock()
+	defer p.sendMu.Unlock()
+	select {
+	case <-p.exited: // what carries it may not know yet
+		return fmt.Errorf("send to a process: %w", io.ErrClosedPipe)
+	default:
+	}
+	if _, err := p.output.Write(append(message, '\n')); err != nil {
+		return fmt.Errorf("send to a process: %w", err)
+	}
+	return nil
+}
+
+// Stdin implements brig.Process.
+func (p *Carried) Stdin() io.WriteCloser { return p.input }
+
+// Close implements brig.Process.
+func (p *Carried) Close() error {
+	return errors.Join(p.input.conn.Close(), p.output.Close(), p.conn.Close())
+}
+
+// input is the standard input of a carried process.
+type input struct {
+	conn net.Conn
+
+	mu     sync.Mutex // guards the field below, and one frame at a time
+	closed bool
+}
+
+// Write implements io.Writer.
+func (in *input) Write(p []byte) (int, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return 0, net.ErrClosed
+	}
+	for sent := 0; ; {
+		n := min(len(p)-sent, chunk)
+		if n == 0 {
+			return sent, nil
+		}
+		if err := wire.Write(in.conn, wire.TypeStdin, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+}
+
+// Close implements io.Closer. It is the process that is told, and another
+// server after this one finds it closed.
+func (in *input) Close() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return nil
+	}
+	in.closed = true
+	return wire.Write(in.conn, wire.TypeStdinEOF, nil)
+}
+
+// SetWriteDeadline bounds how long a Write may wait.
+func (in *input) SetWriteDeadline(at time.Time) error { return in.conn.SetWriteDeadline(at) }
+
+// Lease tells the agent how long its machine has. Own says that it no longer
+// ends with who it was for.
+func (g *Guest) Lease(ctx context.Context, left time.Duration, own bool) error {
+	return g.simple(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: own}})
+}
+
+// Main has the agent run the program whose end is the machine's. It writes to
+// the agent's own output.
+func (g *Guest) Main(ctx context.Context, cmd brig.Command) error {
+	req := g.request("main", cmd, brig.IO{})
+	req.Keep = 0
+	return g.simple(ctx, wire.Call{Op: wire.OpMain, Exec: req})
+}

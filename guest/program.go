@@ -1,0 +1,84 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// program is what every process that runs on has, however its bytes are
+// carried.
+type program struct {
+	g    *Guest
+	id   string
+	pid  int
+	conn net.Conn // of the agent's exec call, on which its exit comes
+
+	exited chan struct{}
+	res    brig.Result // valid once exited is closed
+	resErr error
+}
+
+func newProgram(g *Guest, id string, pid int, conn net.Conn) program {
+	return program{g: g, id: id, pid: pid, conn: conn, exited: make(chan struct{})}
+}
+
+// await waits for the agent to say how the process ended.
+func (p *program) await() {
+	defer close(p.exited)
+	p.res = brig.Result{ExecID: p.id, Started: time.Now().UTC()}
+	f, err := wire.NewReader(p.conn).Read()
+	var exit wire.Exit
+	if err == nil && f.Type == wire.TypeExit {
+		err = json.Unmarshal(f.Payload, &exit)
+	} else if err == nil {
+		err = fmt.Errorf("unexpected frame %d", f.Type)
+	}
+	if err != nil {
+		p.resErr = fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+		return
+	}
+	conclude(&p.res, exit, false)
+}
+
+// ID is the id under which the process was started.
+func (p *program) ID() string { return p.id }
+
+// PID implements brig.Process.
+func (p *program) PID() int { return p.pid }
+
+// Signal implements brig.Process.
+func (p *program) Signal(ctx context.Context, name string) error {
+	n := unix.SignalNum(name)
+	if n == 0 {
+		return brig.InvalidField("signal", "no signal %q", name)
+	}
+	return p.g.simple(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
+}
+
+// Kill implements brig.Process.
+func (p *program) Kill(ctx context.Context) error {
+	return p.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: p.id}})
+}
+
+// Resize implements brig.Process.
+func (p *program) Resize(ctx context.Context, size brig.Terminal) error {
+	return p.g.simple(ctx, wire.Call{Op: wire.OpResize, Resize: &wire.Resize{ID: p.id, Terminal: wire.Terminal(size)}})
+}
+
+// Wait implements brig.Process.
+func (p *program) Wait(ctx context.Context) (*brig.Result, error) {
+	select {
+	case <-p.exited:
+		return &p.res, p.resErr
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,207 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pair is a mux between two ends of a pipe.
+func pair(t *testing.T) (host, agent *Mux) {
+	t.Helper()
+	a, b := net.Pipe()
+	host, agent = NewMux(a, false), NewMux(b, true)
+	t.Cleanup(func() { host.Close(); agent.Close() })
+	return host, agent
+}
+
+// open makes a connection and returns both its ends.
+func open(t *testing.T, host, agent *Mux) (here, there net.Conn) {
+	t.Helper()
+	here, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err = agent.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return here, there
+}
+
+func TestMuxCarries(t *testing.T) {
+	host, agent := pair(t)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // eight windows
+	var all sync.WaitGroup
+	for range 8 {
+		here, there := open(t, host, agent)
+		all.Go(func() {
+			_, _ = io.Copy(there, there)
+			there.(interface{ CloseWrite() error }).CloseWrite()
+		})
+		all.Go(func() {
+			_, _ = here.Write(data)
+			here.(interface{ CloseWrite() error }).CloseWrite()
+		})
+		all.Go(func() {
+			got, err := io.ReadAll(here)
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d of %d bytes came back: %v", len(got), len(data), err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// One connection that nobody reads is full, and the others go on.
+func TestMuxDoesNotHoldUpOthers(t *testing.T) {
+	host, agent := pair(t)
+	stuck, _ := open(t, host, agent)
+	if err := stuck.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := stuck.Write(make([]byte, 2*muxWindow))
+	if n != muxWindow || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes were taken, %v", n, err)
+	}
+	here, there := open(t, host, agent)
+	go func() { _, _ = here.Write([]byte("through")) }()
+	b := make([]byte, 7)
+	if _, err := io.ReadFull(there, b); err != nil || string(b) != "through" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// Connections that are opened at once come in the order of their numbers, which
+// the other side insists on.
+func TestMuxOpensAtOnce(t *testing.T) {
+	host, agent := pair(t)
+	const n = 200
+	go func() {
+		for range n {
+			if _, err := agent.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			if _, err := host.Open(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := agent.Err(); err != nil {
+		t.Errorf("it is over: %v", err)
+	}
+}
+
+func TestMuxEnds(t *testing.T) {
+	host, agent := pair(t)
+	here, there := open(t, host, agent)
+	if _, err := there.Write([]byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	there.Close()
+	if got, err := io.ReadAll(here); err != nil || string(got) != "last words" {
+		t.Errorf("before the end came %q, %v", got, err)
+	}
+	if _, err := here.Write([]byte("x")); err == nil {
+		t.Error("who has closed still takes something")
+	}
+	here.Close()
+	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("read after close: %v", err)
+	}
+
+	here, there = open(t, host, agent)
+	if err := here.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read past its deadline: %v", err)
+	}
+	agent.Close()
+	if _, err := here.Write(make([]byte, 1)); err == nil {
+		t.Error("the mux is over, and something is sent")
+	}
+	if _, err := there.Read(make([]byte, 1)); err == nil {
+		t.Error("the mux is over, and something comes")
+	}
+	if _, err := host.Open(); err == nil {
+		t.Error("the mux is over, and a connection is made")
+	}
+}
+
+// FuzzMux holds both sides to it: whatever comes, they neither die nor keep
+// more than the windows.
+func FuzzMux(f *testing.F) {
+	f.Add([]byte{muxOpen, 0, 0, 0, 1, 0, 0, 0, 0, muxData, 0, 0, 0, 1, 0, 0, 0, 2, 'h', 'i', muxEnd, 0, 0, 0, 1, 0, 0, 0, 0})
+	f.Add([]byte{muxOpen, 0, 0, 0, 1, 0, 0, 0, 0, muxRoom, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{muxClose, 0, 0, 0, 9, 0, 0, 0, 0, 77})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, accepts := range []bool{true, false} {
+			m := NewMux(&scripted{Reader: bytes.NewReader(b)}, accepts)
+			var mine net.Conn
+			if !accepts {
+				mine, _ = m.Open()
+			}
+			<-m.Done()
+			if m.Err() == nil {
+				t.Error("it is over without a reason")
+			}
+			for len(m.accept) > 0 {
+				fits(t, <-m.accept)
+			}
+			if mine != nil {
+				fits(t, mine.(*muxConn))
+			}
+		}
+	})
+}
+
+// fits fails if more is held for a connection than its window.
+func fits(t *testing.T, c *muxConn) {
+	t.Helper()
+	if len(c.in) > muxWindow || c.room > muxWindow || c.room < 0 {
+		t.Errorf("%d bytes are held, and there is room for %d", len(c.in), c.room)
+	}
+}
+
+// scripted says what it was given, and takes everything.
+type scripted struct{ *bytes.Reader }
+
+func (*scripted) Write(p []byte) (int, error) { return len(p), nil }
+func (*scripted) Close() error                { return nil }
+
+// A connection that the other side has closed counts no more, although who took
+// it keeps it open: otherwise those would end all others at some time.
+func TestMuxForgetsTheClosed(t *testing.T) {
+	host, agent := pair(t)
+	kept := make([]net.Conn, 0, muxStreams)
+	for range muxStreams + 1 {
+		here, err := host.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := agent.Accept()
+		if err != nil {
+			t.Fatalf("after %d connections: %v", len(kept), err)
+		}
+		here.Close()
+		kept = append(kept, there)
+	}
+	if n, err := kept[0].Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("one that is closed there: %d, %v", n, err)
+	}
+	if _, err := kept[0].Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("one that is closed there: %v", err)
+	}
+}

@@ -1,0 +1,232 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// muxConn is one connection of a mux.
+type muxConn struct {
+	m  *Mux
+	id uint32
+
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond  // any of them
+	in      []byte     // what has come and was not read
+	taken   int        // how much was read since the other side was told
+	room    int        // how much the other side takes
+	ended   bool       // the other side sends no more
+	gone    bool       // the other side reads no more
+	closed  bool       // here
+	shut    bool       // nothing more is sent from here
+	err     error      // of the mux, when it is over
+	lost    bool       // the mux is over
+	read    deadline
+	write   deadline
+}
+
+// deadline is a moment at which a call that waits is woken.
+type deadline struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+func (d *deadline) over() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+
+func newMuxConn(m *Mux, id uint32) *muxConn {
+	c := &muxConn{m: m, id: id, room: muxWindow}
+	c.changed.L = &c.mu
+	return c
+}
+
+// take carries out a frame of the other side's.
+func (c *muxConn) take(t byte, n uint32, payload []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.changed.Broadcast()
+	switch t {
+	case muxData:
+		if c.closed {
+			return nil // it was on its way
+		}
+		if c.ended || len(c.in)+c.taken+len(payload) > muxWindow {
+			return fmt.Errorf("more than there is room for: %w", ErrMux)
+		}
+		c.in = append(c.in, payload...)
+	case muxRoom:
+		if n > muxWindow || c.room+int(n) > muxWindow {
+			return fmt.Errorf("room for %d bytes: %w", n, ErrMux)
+		}
+		c.room += int(n)
+	case muxEnd:
+		c.ended = true
+	case muxClose:
+		c.ended, c.gone = true, true
+	}
+	return nil
+}
+
+// lose ends the connection with its mux.
+func (c *muxConn) lose(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.lost = err, true
+	c.changed.Broadcast()
+}
+
+// Read implements net.Conn.
+func (c *muxConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	for len(c.in) == 0 && len(p) > 0 {
+		err := c.err
+		switch {
+		case c.closed:
+			err = net.ErrClosed
+		case c.ended:
+			err = io.EOF
+		case c.read.over():
+			err = os.ErrDeadlineExceeded
+		}
+		if err != nil {
+			c.mu.Unlock()
+			return 0, err
+		}
+		c.changed.Wait()
+	}
+	n := copy(p, c.in)
+	if c.in = c.in[n:]; len(c.in) == 0 {
+		c.in = nil
+	}
+	c.taken += n
+	tell := 0
+	if c.taken >= muxWindow/2 && !c.ended && !c.closed {
+		tell, c.taken = c.taken, 0
+	}
+	c.mu.Unlock()
+	if tell > 0 {
+		_ = c.m.write(muxRoom, c.id, tell, nil) // its end is seen by the next read
+	}
+	return n, nil
+}
+
+// Write implements net.Conn.
+func (c *muxConn) Write(p []byte) (int, error) {
+	for sent := 0; ; {
+		if sent == len(p) {
+			return sent, nil
+		}
+		n, err := c.reserve(len(p) - sent)
+		if err != nil {
+			return sent, err
+		}
+		if err := c.m.write(muxData, c.id, n, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+}
+
+// reserve waits until something may be sent, and returns how much.
+func (c *muxConn) reserve(want int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, net.ErrClosed
+		case c.shut, c.gone:
+			return 0, syscall.EPIPE
+		case c.err != nil:
+			return 0, c.err
+		case c.write.over():
+			return 0, os.ErrDeadlineExceeded
+		case c.room > 0:
+			n := min(want, c.room, muxPayload)
+			c.room -= n
+			return n, nil
+		}
+		c.changed.Wait()
+	}
+}
+
+// CloseWrite tells the other side that no more comes.
+func (c *muxConn) CloseWrite() error {
+	c.mu.Lock()
+	told := c.shut || c.closed
+	c.shut = true
+	c.mu.Unlock()
+	if told {
+		return nil
+	}
+	return c.m.write(muxEnd, c.id, 0, nil)
+}
+
+// Left waits until the other side reads no more, or this one has closed.
+func (c *muxConn) Left() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.gone && !c.closed && !c.lost {
+		c.changed.Wait()
+	}
+}
+
+// Close implements net.Conn.
+func (c *muxConn) Close() error {
+	c.mu.Lock()
+	told := c.closed || c.lost
+	c.closed, c.in = true, nil
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	if told {
+		return nil
+	}
+	c.m.forget(c.id)
+	return c.m.write(muxClose, c.id, 0, nil)
+}
+
+func (c *muxConn) set(d *deadline, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if d.at = at; !at.IsZero() {
+		d.timer = time.AfterFunc(time.Until(at), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.changed.Broadcast()
+		})
+	}
+	c.changed.Broadcast()
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *muxConn) SetReadDeadline(at time.Time) error { c.set(&c.read, at); return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (c *muxConn) SetWriteDeadline(at time.Time) error { c.set(&c.write, at); return nil }
+
+// SetDeadline implements net.Conn.
+func (c *muxConn) SetDeadline(at time.Time) error {
+	c.set(&c.read, at)
+	c.set(&c.write, at)
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (c *muxConn) LocalAddr() net.Addr { return muxAddr{} }
+
+// RemoteAddr implements net.Conn.
+func (c *muxConn) RemoteAddr() net.Addr { return muxAddr{} }
+
+// muxAddr is the address of what has none.
+type muxAddr struct{}
+
+func (muxAddr) Network() string { return "mux" }
+func (muxAddr) String() string  { return "mux" }
