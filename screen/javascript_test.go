@@ -85,7 +85,7 @@ func TestJavaScriptLetsPass(t *testing.T) {
 }
 
 func TestJavaScriptOnlyAllowed(t *testing.T) {
-	run(t, brig.JavaScript, screen.Rules{Only: true, Allowed: []string{"path", "lodash"}}, []vector{
+	run(t, brig.JavaScript, screen.Rules{Only: true, Allow: []string{"path", "lodash"}}, []vector{
 		{"allowed", "const p = require('node:path'); import l from 'lodash/fp'", nil},
 		{"another", "require('fs')", lines("Line 1: import of fs is not allowed")},
 		{"a file", "require('./x')", lines("Line 1: import of ./x is not allowed")},

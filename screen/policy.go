@@ -9,33 +9,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A Policy refuses code that its rules do not want. It is safe for use by
-// many at the same time.
-type Policy struct {
-	// Rules are those of each language; one without may not run, unless
-	// Others says so.
-	Rules map[brig.Language]Rules
-	// Others lets languages run that have no rules.
-	Others   bool
-	Screener Screener
-}
-
 // told is how many findings an error names.
 const told = 10
 
-// Screen returns nil for code that may run, and otherwise an error of kind
-// PolicyBlocked that names what was found. The actor who wants to run it is in
-// ctx. TypeScript is to be given as the JavaScript that is made of it.
-func (p *Policy) Screen(ctx context.Context, lang brig.Language, source string) error {
-	rules, ok := p.Rules[lang]
-	if !ok && p.Others {
+// ScreenBy returns nil for code that may run by such a screening, and otherwise
+// an error of kind PolicyBlocked that names what was found. The actor who wants
+// to run it is in ctx. TypeScript is to be given as the JavaScript that is made
+// of it.
+func (c *Screener) ScreenBy(ctx context.Context, s *brig.Screening, lang brig.Language, source string) error {
+	rules, ok := s.Rules[lang]
+	if !ok && s.Others {
 		return nil
 	}
 	if !ok {
 		return refuse("%s is not screened, and may not run here", clip(string(lang))).
 			WithHint("use python, javascript or typescript, or have the operator set screening.others")
 	}
-	found, err := p.Screener.Check(ctx, lang, []byte(source), rules)
+	found, err := c.Check(ctx, lang, []byte(source), rules)
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return refuse("Code is unsafe: %v", ErrTooLarge).WithHint("give less code; put data into files")
@@ -45,7 +35,7 @@ func (p *Policy) Screen(ctx context.Context, lang brig.Language, source string) 
 		return nil
 	}
 	return refuse("Code is unsafe. %s", Summary(found)).
-		WithHint("leave that out; the operator's configuration says what is screened")
+		WithHint("leave that out; the operator says what is screened")
 }
 
 func refuse(format string, args ...any) *brig.Error {

@@ -9,7 +9,8 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	p := &screen.Policy{Rules: map[brig.Language]screen.Rules{
+	var c screen.Screener
+	s := &brig.Screening{Rules: map[brig.Language]screen.Rules{
 		brig.Python: {Imports: []string{"os"}, Calls: []string{"eval"}}, brig.JavaScript: screen.JavaScriptRules(),
 	}}
 	for _, v := range []struct {
@@ -24,7 +25,7 @@ func TestPolicy(t *testing.T) {
 		{brig.Bash, "ls", "bash is not screened"},
 		{"jupyter:python3", "import os", "jupyter:python3 is not screened"},
 	} {
-		err := p.Screen(t.Context(), v.lang, v.code)
+		err := c.ScreenBy(t.Context(), s, v.lang, v.code)
 		if v.want == "" {
 			if err != nil {
 				t.Errorf("%.40q: %v", v.code, err)
@@ -36,8 +37,35 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%.40q: %+v, want %q", v.code, e, v.want)
 		}
 	}
-	p.Others = true
-	if err := p.Screen(t.Context(), brig.Bash, "ls"); err != nil {
+	s.Others = true
+	if err := c.ScreenBy(t.Context(), s, brig.Bash, "ls"); err != nil {
 		t.Errorf("other languages may run, and bash: %v", err)
+	}
+}
+
+// A tenant's rules are those of the server, and what has none may not run.
+func TestScreenBy(t *testing.T) {
+	var c screen.Screener
+	s := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{
+		brig.Python:     {Imports: []string{"socket"}, Calls: []string{"eval"}, Attributes: []string{"__class__"}},
+		brig.JavaScript: {Only: true, Allow: []string{"path"}},
+	}}
+	for _, x := range []struct {
+		lang   brig.Language
+		source string
+		ok     bool
+	}{
+		{brig.Python, "import os", true}, {brig.Python, "import socket", false}, {brig.Python, "eval('1')", false},
+		{brig.Python, "().__class__", false}, {brig.Python, "!ls", false},
+		{brig.JavaScript, "require('path')", true}, {brig.JavaScript, "require('fs')", false}, {brig.JavaScript, "let = = 1", false},
+		{brig.Bash, "echo", false},
+	} {
+		if err := c.ScreenBy(t.Context(), s, x.lang, x.source); (err == nil) != x.ok || err != nil && brig.KindOf(err) != brig.PolicyBlocked {
+			t.Errorf("%s %q: %v", x.lang, x.source, err)
+		}
+	}
+	s.Others = true
+	if err := c.ScreenBy(t.Context(), s, brig.Bash, "echo"); err != nil {
+		t.Error(err)
 	}
 }

@@ -157,7 +157,7 @@ func TestPythonCommands(t *testing.T) {
 }
 
 func TestPythonOnlyAllowed(t *testing.T) {
-	rules := screen.Rules{Only: true, Allowed: []string{"json", "math", "os.path"}, Calls: []string{"eval"}}
+	rules := screen.Rules{Only: true, Allow: []string{"json", "math", "os.path"}, Calls: []string{"eval"}}
 	run(t, brig.Python, rules, []vector{
 		{"allowed", "import json, math\nfrom json import loads\nfrom os import path\nimport json.decoder, os.path", nil},
 		{"another", "import json\nimport re", lines("Line 2: import of re is not allowed")},

@@ -10,24 +10,7 @@ import (
 )
 
 // Rules say what is not wanted in sources of one language.
-type Rules struct {
-	// Imports are modules that may not be imported; one stands for what is in
-	// it, too ("os" for "os.path", "fs" for "fs/promises").
-	Imports []string
-	// Calls are functions that may not be used: "eval", "os.system". A name
-	// without a dot is a builtin's. "ctypes" stands for all of the module.
-	// "open(w)" is open but for reading; "*.constructor" is that member of
-	// anything.
-	Calls []string
-	// Attributes are members that may not be read of anything.
-	Attributes []string
-	// Commands lets commands of IPython run: !ls, %pip install.
-	Commands bool
-	// Only turns the imports around: what Allowed does not have is refused,
-	// as is what cannot be parsed.
-	Only    bool
-	Allowed []string
-}
+type Rules = brig.ScreenRules
 
 // The rules that a Finding may name.
 const (
@@ -166,7 +149,7 @@ func (m *matcher) denied(path string) (rule string, ok bool) {
 // imports says what is wrong with importing a module, if something is.
 func (m *matcher) imports(module string) (message string, ok bool) {
 	if m.Only {
-		if slices.ContainsFunc(m.Allowed, func(a string) bool { return within(module, a) }) {
+		if slices.ContainsFunc(m.Allow, func(a string) bool { return within(module, a) }) {
 			return "", false
 		}
 		return fmt.Sprintf("import of %s is not allowed", clip(module)), true

@@ -141,7 +141,7 @@ func (tr tree) nodes() (out []brig.Node) {
 
 // commit commits a tree as a sandbox would.
 func commit(ctx context.Context, s *workspace.Store, tenant string, box brig.ID, use brig.WorkspaceUse, tr tree, more ...brig.Node) (*brig.WorkspaceCommit, error) {
-	c, err := s.Begin(ctx, tenant, box, use)
+	c, err := s.Begin(ctx, tenant, box, use, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -28,13 +28,17 @@ type Capture struct {
 	tenant  string
 	use     brig.WorkspaceUse
 	sandbox brig.ID
+	quota   int64 // in bytes, of all that the tenant's versions take; 0 is none
 	release func()
 	base    *Snapshot // what the sandbox had
 	allowed policy
 	files   manifest
+	outside manifest // what was captured from elsewhere, nil if that was not asked for
+	holds   map[string]bool
 	skipped []brig.WorkspaceSkip
 	passed  int
 	total   int64
+	outer   int64 // bytes of outside
 	buf     []byte
 
 	work  sync.WaitGroup
@@ -44,15 +48,19 @@ type Capture struct {
 	err   error // of a content that could not be written
 }
 
-// Begin begins a version of the workspace that a sandbox has. Close ends it.
-func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse) (*Capture, error) {
+// Begin begins a version of the workspace that a sandbox has. The tenant's
+// versions may take so many bytes, or any for 0. Close ends it.
+func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
 	release, err := s.o.Hold(false)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	c := &Capture{
 		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{},
-		slots: make(chan struct{}, atOnce), known: map[string]bool{}, buf: make([]byte, small+1),
+		slots: make(chan struct{}, atOnce), known: map[string]bool{}, buf: make([]byte, small+1), quota: quota, holds: map[string]bool{},
+	}
+	if len(use.Capture) > 0 {
+		c.outside = manifest{}
 	}
 	n, err := s.find(ctx, tenant, use.Name)
 	if err == nil && n.ID != use.ID {
@@ -82,6 +90,7 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 // day.
 func (c *Capture) Close() {
 	c.work.Wait()
+	c.s.ledger(c.tenant).release(c.holds)
 	c.release()
 }
 
@@ -117,7 +126,7 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	}
 	e := &entry{Node: n}
 	if n.Type == brig.RegularFile {
-		if err := c.content(ctx, e, r); err != nil {
+		if err := c.content(ctx, e, r, c.allowed.covers(n.Path)); err != nil {
 			return err
 		}
 		if c.total += e.Size; c.total > brig.MaxWorkspaceSize {
@@ -129,28 +138,31 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 }
 
 // content reads a file, and writes it where the store does not have it yet and
-// the policy allows that it changes.
-func (c *Capture) content(ctx context.Context, e *entry, r io.Reader) error {
+// it may become part of a version.
+func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) error {
 	n, err := io.ReadFull(r, c.buf)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n <= small:
 		sum := sha256.Sum256(c.buf[:n])
 		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
-		if n > 0 && c.wants(e) {
-			return c.keep(ctx, e.digest, bytes.Clone(c.buf[:n]))
+		if n == 0 || !may || !c.wants(e) {
+			return nil
 		}
-		return nil
+		if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
+			return err
+		}
+		return c.keep(ctx, e.digest, bytes.Clone(c.buf[:n]))
 	case err != nil:
 		return err
 	}
-	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r))
+	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), may)
 }
 
 // wants reports whether a content must be written, and that it will be.
 func (c *Capture) wants(e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known[e.digest] || !c.allowed.covers(e.Path) {
+	if c.known[e.digest] {
 		return false
 	}
 	c.known[e.digest] = true
@@ -174,17 +186,17 @@ func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 }
 
 // large writes a content of which only its end tells what it is.
-func (c *Capture) large(ctx context.Context, e *entry, r io.Reader) error {
+func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) error {
 	sum := sha256.New()
 	var to io.Writer = sum
 	var stage Stage
-	if c.allowed.covers(e.Path) {
+	if may {
 		var err error
 		if stage, err = c.s.o.Stage(ctx); err != nil {
 			return unavailable(err)
 		}
 		defer stage.Drop()
-		to = io.MultiWriter(sum, storing{stage})
+		to = io.MultiWriter(sum, &storing{c: c, ctx: ctx, w: stage})
 	}
 	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, small))
 	if err != nil {
@@ -194,8 +206,11 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader) error {
 		return tooMuch("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
 	}
 	e.Size, e.digest = n, hex.EncodeToString(sum.Sum(nil))
-	if !c.wants(e) {
+	if !may || !c.wants(e) {
 		return nil
+	}
+	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
+		return err
 	}
 	key := blobKey(c.tenant, e.digest)
 	there, err := c.s.o.Has(ctx, key)
@@ -206,11 +221,21 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader) error {
 	return unavailable(err)
 }
 
-// storing says of what fails that it was the store, not the machine.
-type storing struct{ w io.Writer }
+// storing is the way into a stage. It says of what fails that it was the store,
+// not the machine, and ends when more has come than there can be room for.
+type storing struct {
+	c   *Capture
+	ctx context.Context // of the call that writes
+	w   io.Writer
+	n   int64
+}
 
-// Write implements io.Writer.
-func (s storing) Write(p []byte) (int, error) {
+// Write implements io.Writer. What the store has already is not known to be
+// that before its end, and is let in.
+func (s *storing) Write(p []byte) (int, error) {
+	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
+		return 0, overQuota(s.c.quota)
+	}
 	n, err := s.w.Write(p)
 	return n, unavailable(err)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
@@ -29,7 +30,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			c.skip(d.path, outside)
 		}
 	}
-	out := &brig.WorkspaceCommit{Name: c.use.Name, Skipped: c.skipped, Passed: c.passed, Changes: []brig.WorkspaceChange{}}
+	out := &brig.WorkspaceCommit{Name: c.use.Name, Skipped: c.skipped, Passed: c.passed, Changes: []brig.WorkspaceChange{}, Captured: c.captured()}
 	for {
 		head, err := c.head(ctx)
 		if err != nil {
@@ -40,13 +41,21 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, Printable(conflict)).
 				WithHint("the sandbox began with version %d; copy its files out, or restore that version first", c.use.Version)
 		}
-		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 {
+		var own, outside encoded
+		if len(c.outside) > 0 {
+			if outside, err = c.outside.encoded(); err != nil {
+				return nil, err
+			}
+		}
+		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 && !outside.news(head.rec) {
 			return out, nil
 		}
-		r, err := c.write(ctx, merged)
-		if err == nil && head != c.base {
-			r.Own, err = c.writeOwn(ctx, mine)
+		if head != c.base {
+			if own, err = c.own(mine); err != nil {
+				return nil, err
+			}
 		}
+		r, names, err := c.write(ctx, merged, own, outside)
 		if err != nil {
 			return nil, err
 		}
@@ -54,8 +63,14 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		if err = c.s.append(ctx, c.tenant, c.use.ID, r); errors.Is(err, ErrTaken) {
 			continue // somebody was faster
 		}
+		if err != nil {
+			// It may be there all the same.
+			c.s.ledger(c.tenant).forget()
+			return nil, unavailable(err)
+		}
+		c.s.ledger(c.tenant).settle(names)
 		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, tell(mine, brig.MaxWorkspaceTold), len(mine)
-		return out, unavailable(err)
+		return out, nil
 	}
 }
 
@@ -75,40 +90,70 @@ func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	return c.s.open(ctx, c.tenant, c.use.Name, c.use.ID, number)
 }
 
-// write keeps a manifest and begins the record of its version.
-func (c *Capture) write(ctx context.Context, m manifest) (*record, error) {
+// encoded is a manifest as it is kept. Its zero value is none.
+type encoded struct {
+	files  manifest
+	bytes  []byte
+	digest string
+}
+
+func (m manifest) encoded() (encoded, error) {
+	b, err := m.encode()
+	sum := sha256.Sum256(b)
+	return encoded{m, b, hex.EncodeToString(sum[:])}, err
+}
+
+// news reports whether it is something else than what a version has from
+// outside.
+func (x encoded) news(r *record) bool {
+	return x.digest != "" && (r == nil || r.Outside != x.digest)
+}
+
+// write keeps manifests and begins the record of their version. It returns what
+// that names, of which the tenant's quota has room.
+func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (*record, map[string]int64, error) {
 	if len(m) > brig.MaxWorkspaceFiles {
-		return nil, tooMuch("files", brig.MaxWorkspaceFiles)
+		return nil, nil, tooMuch("files", brig.MaxWorkspaceFiles)
 	}
-	digest, err := c.writeManifest(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	failpoint.Hit("workspace.manifest")
-	r := &record{Manifest: digest}
+	r := &record{Own: own.digest, Outside: outside.digest}
 	r.Digest, r.Created = m.digest(), c.s.now().UTC()
 	if r.Files, r.Size = m.size(); r.Size > brig.MaxWorkspaceSize {
-		return nil, tooMuch("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
+		return nil, nil, tooMuch("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
 	}
-	return r, nil
+	r.Captured, r.CapturedSize = len(outside.files)-outside.files.directories(), c.outer
+	whole, err := m.encoded()
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Manifest = whole.digest
+	kept := []encoded{whole}
+	for _, x := range []encoded{own, outside} {
+		if x.digest != "" {
+			kept = append(kept, x)
+		}
+	}
+	names := map[string]int64{}
+	for _, x := range kept {
+		maps.Copy(names, x.files.contents())
+		names[x.digest] = int64(len(x.bytes))
+	}
+	if err := c.reserve(ctx, names); err != nil {
+		return nil, nil, err
+	}
+	for _, x := range kept {
+		if err := c.s.o.Put(ctx, blobKey(c.tenant, x.digest), x.bytes); err != nil {
+			return nil, nil, unavailable(err)
+		}
+	}
+	failpoint.Hit("workspace.manifest")
+	return r, names, nil
 }
 
-// writeOwn keeps the manifest of what the sandbox has, as far as it is
-// committed.
-func (c *Capture) writeOwn(ctx context.Context, mine []change) (string, error) {
+// own is the manifest of what the sandbox has, as far as it is committed.
+func (c *Capture) own(mine []change) (encoded, error) {
 	own, _ := merge(c.base.files, c.base.files, mine) // it has changed nothing else
 	if own == nil {
-		return "", errors.New("the changes of a sandbox are no tree")
+		return encoded{}, errors.New("the changes of a sandbox are no tree")
 	}
-	return c.writeManifest(ctx, own)
-}
-
-func (c *Capture) writeManifest(ctx context.Context, m manifest) (string, error) {
-	b, err := m.encode()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(b)
-	digest := hex.EncodeToString(sum[:])
-	return digest, unavailable(c.s.o.Put(ctx, blobKey(c.tenant, digest), b))
+	return own.encoded()
 }

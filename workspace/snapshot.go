@@ -88,14 +88,21 @@ func damaged(name string, number int, err error) error {
 }
 
 func (s *Store) manifest(ctx context.Context, tenant, digest string) (manifest, error) {
+	m, _, err := s.sizedManifest(ctx, tenant, digest)
+	return m, err
+}
+
+// sizedManifest is manifest, and how many bytes it takes.
+func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manifest, int64, error) {
 	b, err := readAll(ctx, s.o, blobKey(tenant, digest), maxManifest)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
-		return nil, fmt.Errorf("manifest %s has another digest", digest)
+		return nil, 0, fmt.Errorf("manifest %s has another digest", digest)
 	}
-	return decodeManifest(b)
+	m, err := decodeManifest(b)
+	return m, int64(len(b)), err
 }
 
 // Unpack puts all of a version, parents first. Contents are checked while they
@@ -218,7 +225,7 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 			return nil, err
 		}
 		r := *old.rec
-		r.Own = ""
+		r.Own, r.Outside, r.Captured, r.CapturedSize = "", "", 0, 0
 		r.Number, r.Base, r.Restored = head.Number+1, head.Number, version
 		r.Created, r.Actor, r.Sandbox = s.now().UTC(), actor, ""
 		if err = s.append(ctx, tenant, n.ID, &r); !errors.Is(err, ErrTaken) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -18,8 +19,9 @@ import (
 
 // Store keeps workspaces among objects.
 type Store struct {
-	o   Objects
-	now func() time.Time
+	o       Objects
+	now     func() time.Time
+	ledgers sync.Map // *ledger by tenant
 }
 
 // New returns a store. The clock may be nil.
@@ -61,6 +63,19 @@ type record struct {
 	// Own is the manifest of what the sandbox had, where the version has
 	// changes of others, too: its next commit is compared with that.
 	Own string `json:",omitempty"`
+	// Outside is the manifest of what was captured from outside /workspace, by
+	// paths relative to the root.
+	Outside string `json:",omitempty"`
+}
+
+// manifests are the digests of those that a version has.
+func (r *record) manifests() []string {
+	return slices.DeleteFunc([]string{r.Manifest, r.Own, r.Outside}, func(d string) bool { return d == "" })
+}
+
+// valid reports whether all that it names can be the name of something.
+func (r *record) valid() bool {
+	return !slices.ContainsFunc(r.manifests(), func(d string) bool { return !isDigest(d) })
 }
 
 // maxRecord bounds what is read of a name or a version, in bytes.
@@ -172,6 +187,7 @@ func (s *Store) Remove(ctx context.Context, tenant, name string) error {
 		return err
 	}
 	err := s.o.Delete(ctx, nameKey(tenant, name))
+	s.ledger(tenant).forget()
 	failpoint.Hit("workspace.removed")
 	return unavailable(err)
 }
@@ -200,7 +216,7 @@ func (s *Store) version(ctx context.Context, tenant, id string, n int) (*record,
 	if err := s.readJSON(ctx, versionKey(tenant, id, n), &r); err != nil {
 		return nil, err
 	}
-	if r.Number != n || !isDigest(r.Manifest) || r.Own != "" && !isDigest(r.Own) {
+	if r.Number != n || r.Manifest == "" || !r.valid() {
 		return nil, fmt.Errorf("the record of version %d of %s is not one", n, id)
 	}
 	return &r, nil

@@ -17,6 +17,7 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 		return 0, err
 	}
 	defer release()
+	defer s.ledger(tenant).forget() // what others wrote to the store counts, too
 	live := map[string]bool{}
 	names := tenantKey(tenant) + "/names/"
 	var list []string
@@ -69,12 +70,12 @@ func (s *Store) need(ctx context.Context, tenant, key string, needed map[string]
 	if err := s.readJSON(ctx, key, &r); err != nil {
 		return err
 	}
-	for _, digest := range []string{r.Manifest, r.Own} {
-		if needed[digest] || digest == "" && r.Manifest != "" {
+	if r.Manifest == "" || !r.valid() {
+		return errors.New("not the record of a version: " + key)
+	}
+	for _, digest := range r.manifests() {
+		if needed[digest] {
 			continue
-		}
-		if !isDigest(digest) {
-			return errors.New("not the record of a version: " + key)
 		}
 		needed[digest] = true
 		files, err := s.manifest(ctx, tenant, digest)

@@ -1,0 +1,161 @@
+package alert
+
+import (
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Figure names what is measured. Whoever makes an Evaluator gives a source for
+// each.
+type Figure string
+
+// The figures.
+const (
+	Availability Figure = "availability"
+	ErrorRate    Figure = "error_rate"
+	MeanSeconds  Figure = "mean_seconds"
+	P95Seconds   Figure = "p95_seconds"
+	PoolFree     Figure = "pool_free"
+	ProviderUp   Figure = "provider_up"
+	CostRatio    Figure = "cost_ratio"
+	RateLimit    Figure = "rate_limit"
+	Memory       Figure = "memory"
+	Budget       Figure = "budget"
+)
+
+// Unit says how a value is written.
+type Unit string
+
+// The units of values.
+const (
+	Share   Unit = "share" // 0.05 is 5 %
+	Seconds Unit = "seconds"
+	Number  Unit = "number"
+)
+
+// Rule is one row of the table.
+type Rule struct {
+	Name     string
+	Severity brig.Severity
+	Figure   Figure
+	Unit     Unit
+	// Under says that the value must not be under the threshold; otherwise it
+	// must not be over.
+	Under     bool
+	Threshold float64
+	// Window is over how long is measured, For how long the condition must
+	// hold. Window is zero for what is so at a moment.
+	Window, For time.Duration
+	// Least is of how many things the value must be the measure.
+	Least int64
+	// Summary says what is wrong; {value}, {threshold} and labels in braces are
+	// filled in. Hint says what to do.
+	Summary, Hint string
+	// Measure is the value for a Prometheus that reads /metrics, with {window};
+	// Guard is what must be so besides, with {window} and {least}.
+	Measure, Guard string
+}
+
+const (
+	lookBack = 5 * time.Minute
+	counted  = `sum by (provider) (increase(brig_executions_total{status=~"success|error|timeout|out_of_memory|failed"}[{window}])) >= {least}`
+	timed    = `sum by (provider) (increase(brig_execution_seconds_count[{window}])) >= {least}`
+)
+
+// Rules is the table, with its defaults.
+func Rules() []Rule {
+	return []Rule{
+		{
+			Name: "BrigAvailability", Severity: brig.Critical, Figure: Availability, Unit: Share, Under: true, Threshold: 0.99,
+			Window: lookBack, For: time.Minute, Least: 3,
+			Summary: "only {value} of executions and trials on {provider} were not failed by Brig or the provider",
+			Hint:    "look for SB001, SB003, SB004, SB009 and SB018 in the log, and at brig_errors_total",
+			Measure: `sum by (provider) (increase(brig_attempts_total{result="ok"}[{window}])) / sum by (provider) (increase(brig_attempts_total[{window}]))`,
+			Guard:   `sum by (provider) (increase(brig_attempts_total[{window}])) >= {least}`,
+		},
+		{
+			Name: "BrigErrorRate", Severity: brig.Critical, Figure: ErrorRate, Unit: Share, Threshold: 0.05,
+			Window: lookBack, For: time.Minute, Least: 20,
+			Summary: "{value} of executions on {provider} hit a limit or failed",
+			Hint:    "brig_executions_total says which status and code; programs that fail by themselves do not count",
+			Measure: `sum by (provider) (increase(brig_executions_total{status=~"timeout|out_of_memory|failed"}[{window}])) / sum by (provider) (increase(brig_executions_total{status=~"success|error|timeout|out_of_memory|failed"}[{window}]))`,
+			Guard:   counted,
+		},
+		{
+			Name: "BrigSlowExecutions", Severity: brig.Critical, Figure: MeanSeconds, Unit: Seconds, Threshold: 10,
+			Window: lookBack, For: time.Minute, Least: 3,
+			Summary: "executions on {provider} take {value} on average",
+			Hint:    "see whether the machine is overloaded, or lower the timeout that callers may ask for",
+			Measure: `sum by (provider) (increase(brig_execution_seconds_sum[{window}])) / sum by (provider) (increase(brig_execution_seconds_count[{window}]))`,
+			Guard:   timed,
+		},
+		{
+			Name: "BrigPoolExhausted", Severity: brig.Critical, Figure: PoolFree, Unit: Number, Under: true, Threshold: 1,
+			For:     30 * time.Second,
+			Summary: "no sandbox waits on {provider}, though some should",
+			Hint:    "raise pool.size or pool.memory, or give the server more processors; look for brig_pool_failures_total",
+			Measure: `sum by (provider) (brig_pool_ready)`,
+			Guard:   `sum by (provider) (brig_pool_size) > 0`,
+		},
+		{
+			Name: "BrigProviderDown", Severity: brig.Critical, Figure: ProviderUp, Unit: Number, Under: true, Threshold: 1,
+			For:     2 * time.Minute,
+			Summary: "a program that is run on {provider} for nothing but to see whether it works fails",
+			Hint:    "see the log for what the trial met with, and run brig doctor",
+			Measure: `brig_provider_up`,
+		},
+		{
+			Name: "BrigCostSpike", Severity: brig.Warning, Figure: CostRatio, Unit: Number, Threshold: 2,
+			Summary: "today has cost {value} times what a day of the last week has",
+			Hint:    "brig usage --tenant '*' says whose executions these are",
+			Measure: `brig_cost_today / brig_cost_daily_average`,
+			Guard:   `brig_cost_daily_average > 0`,
+		},
+		{
+			Name: "BrigRateLimitNear", Severity: brig.Warning, Figure: RateLimit, Unit: Share, Threshold: 0.8,
+			For:     30 * time.Second,
+			Summary: "{value} of the rate limit of {provider} in {region} is used up",
+			Hint:    "spread the load over other providers or regions, or ask the provider for more",
+			Measure: `brig_api_rate_limit_used_ratio`,
+		},
+		{
+			Name: "BrigMemoryHigh", Severity: brig.Warning, Figure: Memory, Unit: Share, Threshold: 0.9,
+			For:     2 * time.Minute,
+			Summary: "{value} of the machine's memory is used",
+			Hint:    "lower pool.memory or the tenants' quotas; at 95 % no more sandboxes are made",
+			Measure: `brig_host_memory_used_ratio`,
+		},
+		{
+			Name: "BrigSlowTail", Severity: brig.Warning, Figure: P95Seconds, Unit: Seconds, Threshold: 5,
+			Window: lookBack, For: time.Minute, Least: 20,
+			Summary: "one in twenty executions on {provider} takes longer than {value}",
+			Hint:    "see whether the machine is overloaded, and which operations are slow in brig_execution_seconds",
+			Measure: `histogram_quantile(0.95, sum by (provider, le) (increase(brig_execution_seconds_bucket[{window}])))`,
+			Guard:   timed,
+		},
+		{
+			Name: "BrigBudgetNear", Severity: brig.Warning, Figure: Budget, Unit: Share, Threshold: 0.8,
+			Summary: "the tenant {tenant} has spent {value} of this month's budget",
+			Hint:    "brig usage --tenant {tenant} says on what; brig tenant update {tenant} --budget raises it",
+			Measure: `brig_tenant_cost_month / brig_tenant_budget`,
+		},
+		{
+			Name: "BrigBudgetSpent", Severity: brig.Critical, Figure: Budget, Unit: Share, Threshold: 1,
+			Summary: "the tenant {tenant} has spent {value} of this month's budget",
+			Hint:    "brig usage --tenant {tenant} says on what; brig tenant update {tenant} --budget raises it, a quota stops it",
+			Measure: `brig_tenant_cost_month / brig_tenant_budget`,
+		},
+	}
+}
+
+// holds reports whether a value is wrong.
+func (r Rule) holds(s brig.Sample) bool {
+	if s.Count < r.Least {
+		return false
+	}
+	if r.Under {
+		return s.Value < r.Threshold
+	}
+	return s.Value > r.Threshold
+}

@@ -1,0 +1,70 @@
+package alert
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Format writes a value as people do.
+func (u Unit) Format(v float64) string {
+	switch u {
+	case Share:
+		return fmt.Sprintf("%.3g %%", 100*v)
+	case Seconds:
+		return fmt.Sprintf("%.3g s", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// fill puts a value and labels where a text has their names in braces.
+func (r Rule) fill(text string, v float64, labels map[string]string) string {
+	pairs := []string{"{value}", r.Unit.Format(v), "{threshold}", r.Unit.Format(r.Threshold)}
+	for k, l := range labels {
+		pairs = append(pairs, "{"+k+"}", l)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// labelsOf are those that texts of a rule name.
+func labelsOf(text string) (out []string) {
+	for _, l := range []string{"provider", "region", "tenant"} {
+		if strings.Contains(text, "{"+l+"}") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// query fills in the numbers of a query.
+func (r Rule) query(q string) string {
+	return strings.NewReplacer("{window}", span(r.Window), "{least}", fmt.Sprint(r.Least)).Replace(q)
+}
+
+// Expr is the whole condition for a Prometheus.
+func (r Rule) Expr() string {
+	op := ">"
+	if r.Under {
+		op = "<"
+	}
+	expr := fmt.Sprintf("(%s) %s %g", r.query(r.Measure), op, r.Threshold)
+	if r.Guard != "" {
+		expr += " and " + r.query(r.Guard)
+	}
+	return expr
+}
+
+// span writes a duration as Prometheus has them: 90s, 5m, 1h.
+func span(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0s"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
+}

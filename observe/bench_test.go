@@ -1,0 +1,24 @@
+package observe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/observe"
+)
+
+// What every execution pays for being counted.
+func BenchmarkRan(b *testing.B) {
+	m, err := observe.New(prometheus.NewRegistry(), observe.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := brig.Ran{Provider: "gvisor", Op: "run", Language: "python", Status: brig.RunSuccess, Duration: time.Millisecond}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Ran(r)
+	}
+}

@@ -1,0 +1,107 @@
+package observe
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+)
+
+// computed shows what is worked out of the last five minutes.
+type computed struct{ m *Metrics }
+
+var (
+	quantileDesc = prometheus.NewDesc("brig_execution_percentile_seconds", "How long executions of the last five minutes took at most, by share of them.", []string{"provider", "percentile"}, nil)
+	meanDesc     = prometheus.NewDesc("brig_execution_mean_seconds", "How long executions of the last five minutes took on average.", []string{"provider"}, nil)
+	successDesc  = prometheus.NewDesc("brig_execution_success_ratio", "Share of executions of the last five minutes that succeeded, of those that count.", []string{"provider"}, nil)
+	errorDesc    = prometheus.NewDesc("brig_execution_error_ratio", "Share of executions of the last five minutes that hit a limit or failed, of those that count.", []string{"provider"}, nil)
+	availDesc    = prometheus.NewDesc("brig_availability_ratio", "Share of executions and trials of the last five minutes that neither Brig nor the provider failed.", []string{"provider"}, nil)
+	apiUpDesc    = prometheus.NewDesc("brig_api_availability_ratio", "Share of calls of a provider's API in the last five minutes that were answered, and with less than 500.", []string{"provider", "region"}, nil)
+	upDesc       = prometheus.NewDesc("brig_provider_up", "Whether the last trial of the provider succeeded.", []string{"provider"}, nil)
+	usedDesc     = prometheus.NewDesc("brig_api_rate_limit_used_ratio", "How much of a provider's rate limit was used up when it last said so, in the last five minutes.", []string{"provider", "region"}, nil)
+	uptimeDesc   = prometheus.NewDesc("brig_uptime_seconds", "For how long this server has been up.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c computed) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{quantileDesc, meanDesc, successDesc, errorDesc, availDesc, apiUpDesc, upDesc, usedDesc, uptimeDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. Where nothing has happened there is
+// no figure.
+func (c computed) Collect(ch chan<- prometheus.Metric) {
+	now := c.m.now()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(uptimeDesc, now.Sub(c.m.began).Seconds())
+	w := c.m.windows[DefaultWindow]
+	for _, provider := range w.names() {
+		p := w.past(provider, now)
+		if p.timed > 0 {
+			gauge(quantileDesc, p.quantile(0.5), provider, "50")
+			gauge(quantileDesc, p.quantile(0.95), provider, "95")
+			gauge(quantileDesc, p.quantile(0.99), provider, "99")
+			gauge(meanDesc, p.mean(), provider)
+		}
+		if p.counted > 0 {
+			gauge(successDesc, ratio(p.good, p.counted), provider)
+			gauge(errorDesc, ratio(p.erred, p.counted), provider)
+		}
+		if p.attempts > 0 {
+			gauge(availDesc, ratio(p.attempts-p.failed, p.attempts), provider)
+		}
+	}
+	for _, s := range c.m.Up(0) {
+		gauge(upDesc, s.Value, s.Labels["provider"])
+	}
+	for _, s := range c.m.RateLimit(0) {
+		gauge(usedDesc, s.Value, s.Labels["provider"], s.Labels["region"])
+	}
+	for _, name := range c.m.apis.names() {
+		provider, region, _ := strings.Cut(name, "\x00")
+		if p := c.m.apis.past(name, now); p.attempts > 0 {
+			gauge(apiUpDesc, ratio(p.attempts-p.failed, p.attempts), provider, region)
+		}
+	}
+}
+
+// over reads one figure of every provider over a window.
+func (m *Metrics) over(window time.Duration, f func(past) (v float64, n int64)) (out []brig.Sample) {
+	w := m.windows[window]
+	if w == nil {
+		w = m.windows[DefaultWindow]
+	}
+	now := m.now()
+	for _, provider := range w.names() {
+		if v, n := f(w.past(provider, now)); n > 0 {
+			out = append(out, brig.Sample{Labels: map[string]string{"provider": provider}, Value: v, Count: n})
+		}
+	}
+	return out
+}
+
+// Availability is the share of executions and trials that neither Brig nor the
+// provider failed.
+func (m *Metrics) Availability(window time.Duration) []brig.Sample {
+	return m.over(window, func(p past) (float64, int64) { return ratio(p.attempts-p.failed, p.attempts), p.attempts })
+}
+
+// ErrorRate is the share of executions that hit a limit or failed.
+func (m *Metrics) ErrorRate(window time.Duration) []brig.Sample {
+	return m.over(window, func(p past) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
+}
+
+// MeanSeconds is how long executions took on average.
+func (m *Metrics) MeanSeconds(window time.Duration) []brig.Sample {
+	return m.over(window, func(p past) (float64, int64) { return p.mean(), p.timed })
+}
+
+// P95Seconds is how long 95 of 100 executions took at most.
+func (m *Metrics) P95Seconds(window time.Duration) []brig.Sample {
+	return m.over(window, func(p past) (float64, int64) { return p.quantile(0.95), p.timed })
+}

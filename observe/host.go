@@ -1,0 +1,159 @@
+package observe
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+)
+
+// Host shows what the machine uses.
+type Host struct {
+	// Dir is on the file system that is looked at: the data folder.
+	Dir string
+	// Meminfo is the kernel's file about memory. Default /proc/meminfo.
+	Meminfo string
+
+	mu         sync.Mutex // guards the fields below
+	busy, idle float64    // seconds of all processors, when they were last looked at
+	at         time.Time
+	used       float64
+}
+
+var (
+	cpuDesc    = prometheus.NewDesc("brig_host_cpu_seconds_total", "Time of all processors of the machine, busy or idle.", []string{"mode"}, nil)
+	cpuUsed    = prometheus.NewDesc("brig_host_cpu_used_ratio", "Share of the processors' time that was used since this was last asked for, at least a second ago.", nil, nil)
+	memoryDesc = prometheus.NewDesc("brig_host_memory_bytes", "Memory of the machine: total, and what could be had.", []string{"what"}, nil)
+	memoryUsed = prometheus.NewDesc("brig_host_memory_used_ratio", "Share of the machine's memory that could not be had.", nil, nil)
+	diskDesc   = prometheus.NewDesc("brig_host_disk_bytes", "Size of the data folder's file system: total, and what is free.", []string{"what"}, nil)
+	diskUsed   = prometheus.NewDesc("brig_host_disk_used_ratio", "Share of the data folder's file system that is used.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (h *Host) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{cpuDesc, cpuUsed, memoryDesc, memoryUsed, diskDesc, diskUsed} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (h *Host) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if busy, idle, err := processors("/proc/stat"); err == nil {
+		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, busy, "busy")
+		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, idle, "idle")
+		gauge(cpuUsed, h.since(busy, idle, time.Now()))
+	} else {
+		ch <- prometheus.NewInvalidMetric(cpuDesc, err)
+	}
+	if total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo")); err == nil {
+		gauge(memoryDesc, total, "total")
+		gauge(memoryDesc, free, "available")
+		gauge(memoryUsed, 1-free/total)
+	} else {
+		ch <- prometheus.NewInvalidMetric(memoryDesc, err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.Dir, &st); err != nil || st.Blocks == 0 {
+		ch <- prometheus.NewInvalidMetric(diskDesc, fmt.Errorf("look at the data folder: %w", err))
+		return
+	}
+	total, free := float64(st.Blocks)*float64(st.Bsize), float64(st.Bavail)*float64(st.Bsize)
+	gauge(diskDesc, total, "total")
+	gauge(diskDesc, free, "available")
+	gauge(diskUsed, 1-free/total)
+}
+
+// since is the share of time that was busy since it was last looked.
+func (h *Host) since(busy, idle float64, now time.Time) float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.at) < time.Second {
+		return h.used
+	}
+	if all := busy - h.busy + idle - h.idle; all > 0 {
+		h.used = (busy - h.busy) / all
+	}
+	h.busy, h.idle, h.at = busy, idle, now
+	return h.used
+}
+
+// Memory is the share of the machine's memory that is used.
+func (h *Host) Memory() ([]brig.Sample, error) {
+	total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo"))
+	if err != nil {
+		return nil, err
+	}
+	return []brig.Sample{{Value: 1 - free/total, Count: 1}}, nil
+}
+
+// tick is the unit of /proc/stat, which is the same on all Linux machines.
+const tick = 100
+
+// processors reads how long all processors were busy and idle, in seconds.
+func processors(file string) (busy, idle float64, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, 0, err
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) < 6 || words[0] != "cpu" {
+		return 0, 0, fmt.Errorf("%s begins with %.40q", file, line)
+	}
+	// user nice system idle iowait irq softirq steal; what guests used is in
+	// user already.
+	for i, w := range words[1:min(len(words), 9)] {
+		v, err := strconv.ParseFloat(w, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read %s: %w", file, err)
+		}
+		if i == 3 || i == 4 {
+			idle += v / tick
+		} else {
+			busy += v / tick
+		}
+	}
+	return busy, idle, nil
+}
+
+// memory reads what memory the machine has, and what of it could be had.
+func memory(file string) (total, free float64, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		words := strings.Fields(s.Text())
+		if len(words) < 2 {
+			continue
+		}
+		v, err := strconv.ParseFloat(words[1], 64)
+		if err != nil {
+			continue
+		}
+		switch words[0] {
+		case "MemTotal:":
+			total = v * brig.KiB
+		case "MemAvailable:":
+			free = v * brig.KiB
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("%s does not say how much memory there is", file)
+	}
+	return total, free, nil
+}

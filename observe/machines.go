@@ -1,0 +1,99 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+)
+
+// Machines shows what goes on and what waits, whenever it is asked.
+type Machines struct {
+	Load func() brig.Load
+	Pool func(context.Context) ([]brig.PoolShelf, error)
+	// Context is that of Pool.
+	Context context.Context
+}
+
+var (
+	shelfLabels = []string{"provider", "image", "language", "limits"}
+
+	sandboxesDesc  = prometheus.NewDesc("brig_sandboxes_active", "Sandboxes that live, one-shots included.", []string{"provider"}, nil)
+	executionsDesc = prometheus.NewDesc("brig_executions_active", "Executions that go on.", []string{"provider"}, nil)
+	queueDesc      = prometheus.NewDesc("brig_queue_depth", "Callers that wait until a machine may be made for them.", nil, nil)
+	makingDesc     = prometheus.NewDesc("brig_queue_making", "Machines that are being made for callers.", nil, nil)
+
+	sizeDesc    = prometheus.NewDesc("brig_pool_size", "Sandboxes that should wait.", shelfLabels, nil)
+	readyDesc   = prometheus.NewDesc("brig_pool_ready", "Sandboxes that wait.", shelfLabels, nil)
+	refillsDesc = prometheus.NewDesc("brig_pool_making", "Sandboxes that are being made ahead of time.", shelfLabels, nil)
+	hitsDesc    = prometheus.NewDesc("brig_pool_hits_total", "Sandboxes that waited when they were asked for.", shelfLabels, nil)
+	missesDesc  = prometheus.NewDesc("brig_pool_misses_total", "Sandboxes that had to be made when they were asked for.", shelfLabels, nil)
+	failedDesc  = prometheus.NewDesc("brig_pool_failures_total", "Sandboxes that could not be made ahead of time.", shelfLabels, nil)
+	refillDesc  = prometheus.NewDesc("brig_pool_refill_seconds", "Median time to make one of the last ones.", shelfLabels, nil)
+	inUseDesc   = prometheus.NewDesc("brig_pool_utilisation_ratio", "Share of the sandboxes that should wait and do not, since they are in use and not yet replaced.", shelfLabels, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (*Machines) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		sandboxesDesc, executionsDesc, queueDesc, makingDesc, sizeDesc, readyDesc, refillsDesc, hitsDesc, missesDesc, failedDesc, refillDesc, inUseDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Machines) Collect(ch chan<- prometheus.Metric) {
+	show := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, t, v, labels...)
+	}
+	load := m.Load()
+	show(queueDesc, prometheus.GaugeValue, float64(load.Waiting))
+	show(makingDesc, prometheus.GaugeValue, float64(load.Making))
+	for provider, n := range load.Sandboxes {
+		show(sandboxesDesc, prometheus.GaugeValue, float64(n), provider)
+	}
+	for provider, n := range load.Executions {
+		show(executionsDesc, prometheus.GaugeValue, float64(n), provider)
+	}
+	shelves, err := m.Pool(m.Context)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(sizeDesc, err)
+		return
+	}
+	for _, s := range shelves {
+		l := s.Limits
+		labels := []string{s.Provider, s.Image, string(s.Language), fmt.Sprintf("memory=%s cpus=%g disk=%s processes=%d files=%d",
+			brig.FormatBytes(l.Memory), l.CPUs, brig.FormatBytes(l.Disk), l.Processes, l.OpenFiles)}
+		show(sizeDesc, prometheus.GaugeValue, float64(s.Target), labels...)
+		show(readyDesc, prometheus.GaugeValue, float64(s.Ready), labels...)
+		show(refillsDesc, prometheus.GaugeValue, float64(s.Making), labels...)
+		show(refillDesc, prometheus.GaugeValue, s.Refill.Seconds(), labels...)
+		show(hitsDesc, prometheus.CounterValue, float64(s.Hits), labels...)
+		show(missesDesc, prometheus.CounterValue, float64(s.Misses), labels...)
+		show(failedDesc, prometheus.CounterValue, float64(s.Failed), labels...)
+		if s.Target > 0 {
+			show(inUseDesc, prometheus.GaugeValue, max(float64(s.Target-s.Ready), 0)/float64(s.Target), labels...)
+		}
+	}
+}
+
+// PoolFree is how many sandboxes of each provider wait, of those providers of
+// which some should.
+func (m *Machines) PoolFree() ([]brig.Sample, error) {
+	shelves, err := m.Pool(m.Context)
+	free, wanted := map[string]int{}, map[string]int{}
+	for _, s := range shelves {
+		free[s.Provider] += s.Ready
+		wanted[s.Provider] += s.Target
+	}
+	var out []brig.Sample
+	for provider, n := range wanted {
+		if n > 0 {
+			out = append(out, brig.Sample{Labels: map[string]string{"provider": provider}, Value: float64(free[provider]), Count: int64(n)})
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,223 @@
+package observe
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+)
+
+// DefaultWindow is over how long quantiles and ratios look back.
+const DefaultWindow = 5 * time.Minute
+
+// Options are what Metrics are made of.
+type Options struct {
+	// Providers are known from the start: their series begin at zero.
+	Providers []string
+	// Windows are those of alerts, beside DefaultWindow.
+	Windows []time.Duration
+	// Trial is how often providers are tried: what a trial has told is good
+	// until the one after the next is due, and for DefaultWindow at least.
+	// Default never.
+	Trial time.Duration
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Metrics counts what it is told.
+type Metrics struct {
+	now     func() time.Time
+	began   time.Time
+	windows map[time.Duration]*window // of executions, by provider
+	apis    *window                   // of providers' interfaces, by provider and region
+
+	executions, attempts, errors, made, gone, restarts, trials *prometheus.CounterVec
+	cost, calls, apiErrors, throttled                          *prometheus.CounterVec
+	seconds, making, api                                       *prometheus.HistogramVec
+	trialSeconds                                               *prometheus.GaugeVec
+
+	ups, allowances board
+}
+
+var (
+	_ brig.Observer = (*Metrics)(nil)
+	_ brig.Meter    = (*Metrics)(nil)
+)
+
+// runBuckets are those of executions: from code in a context, which takes a
+// millisecond, to what runs for hours.
+var runBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+
+// makeBuckets are those of machines: from a claim to a slow cloud.
+var makeBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 1.5, 3, 6, 15, 60}
+
+// apiBuckets are those of calls over a network.
+var apiBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// New returns metrics that are registered with reg.
+func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m := &Metrics{now: o.Now, began: o.Now(), windows: map[time.Duration]*window{}, apis: newWindow(DefaultWindow)}
+	m.ups.kept, m.allowances.kept = max(DefaultWindow, 2*o.Trial), DefaultWindow
+	for _, d := range append(o.Windows, DefaultWindow) {
+		if m.windows[d] == nil {
+			m.windows[d] = newWindow(d)
+		}
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	m.executions = counter("brig_executions_total", "Executions that have ended, by how they went; code is that of the error or verdict.", "provider", "operation", "language", "status", "code")
+	m.attempts = counter("brig_attempts_total", "Executions and trials that count towards availability, by whether Brig or the provider failed.", "provider", "result")
+	m.errors = counter("brig_errors_total", "Operations that ended with an error, by its code.", "operation", "code", "kind")
+	m.made = counter("brig_sandbox_failures_total", "Machines that could not be made, by what for and the error's code.", "provider", "for", "code")
+	m.gone = counter("brig_sandboxes_ended_total", "Sandboxes that stayed and have ended, by why.", "provider", "reason")
+	m.restarts = counter("brig_restarts_total", "What died and was replaced: sandboxes that waited, interpreters of contexts.", "provider", "what")
+	m.trials = counter("brig_trials_total", "Programs that were run to see whether the provider works.", "provider", "result")
+	m.cost = counter("brig_cost_total", "What executions have cost, by the configured rates.", "provider")
+	m.calls = counter("brig_api_calls_total", "Calls of a provider's API, by the status that it answered, none without one.", "provider", "region", "code")
+	m.apiErrors = counter("brig_api_errors_total", "Calls of a provider's API that failed: a status of 400 and above, or none.", "provider", "region", "code")
+	m.throttled = counter("brig_api_throttled_total", "Calls of a provider's API that it answered with 429.", "provider", "region")
+	m.seconds = histogram("brig_execution_seconds", "How long executions took that ran.", runBuckets, "provider", "operation", "language")
+	m.making = histogram("brig_sandbox_create_seconds", "How long it took to make a machine, or to bind one that waited (for claim).", makeBuckets, "provider", "for")
+	m.api = histogram("brig_api_seconds", "How long calls of a provider's API took.", apiBuckets, "provider", "region", "operation")
+	m.trialSeconds = gauge("brig_trial_seconds", "How long the last trial took, the making of its sandbox included.", "provider")
+	for _, c := range []prometheus.Collector{
+		m.executions, m.attempts, m.errors, m.made, m.gone, m.restarts, m.trials, m.cost, m.calls, m.apiErrors, m.throttled,
+		m.seconds, m.making, m.api, m.trialSeconds, computed{m},
+	} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	for _, p := range o.Providers {
+		m.begin(p)
+	}
+	return m, nil
+}
+
+// begin has a provider's series begin at zero, so that what grows from there
+// is seen to.
+func (m *Metrics) begin(provider string) {
+	m.attempts.WithLabelValues(provider, "ok")
+	m.attempts.WithLabelValues(provider, "failed")
+	m.cost.WithLabelValues(provider)
+	for _, what := range []string{"sandbox", "interpreter"} {
+		m.restarts.WithLabelValues(provider, what)
+	}
+}
+
+// Ran implements brig.Observer.
+func (m *Metrics) Ran(r brig.Ran) {
+	code := ""
+	if r.Kind != "" {
+		code = r.Kind.Code()
+	}
+	m.executions.WithLabelValues(r.Provider, r.Op, r.Language, string(r.Status), code).Inc()
+	if r.Cost > 0 {
+		m.cost.WithLabelValues(r.Provider).Add(r.Cost)
+	}
+	if !r.Status.Counts() {
+		return
+	}
+	s := sums{attempts: 1, counted: 1}
+	if r.Status.Erred() {
+		s.erred = 1
+	}
+	if r.Status == brig.RunSuccess {
+		s.good = 1
+	}
+	if r.Status == brig.RunFailed {
+		s.failed = 1
+	} else {
+		m.seconds.WithLabelValues(r.Provider, r.Op, r.Language).Observe(r.Duration.Seconds())
+		s.timed, s.seconds = 1, r.Duration.Seconds()
+	}
+	m.attempt(r.Provider, s)
+}
+
+func (m *Metrics) attempt(provider string, s sums) {
+	result := "ok"
+	if s.failed > 0 {
+		result = "failed"
+	}
+	m.attempts.WithLabelValues(provider, result).Inc()
+	now := m.now()
+	for _, w := range m.windows {
+		w.add(provider, now, s)
+	}
+}
+
+// Refused implements brig.Observer.
+func (m *Metrics) Refused(op string, kind brig.Kind) {
+	m.errors.WithLabelValues(op, kind.Code(), string(kind)).Inc()
+}
+
+// Made implements brig.Observer.
+func (m *Metrics) Made(k brig.Making) {
+	if k.Err != nil {
+		m.made.WithLabelValues(k.Provider, string(k.For), brig.KindOf(k.Err).Code()).Inc()
+		return
+	}
+	m.making.WithLabelValues(k.Provider, string(k.For)).Observe(k.Took.Seconds())
+}
+
+// Gone implements brig.Observer.
+func (m *Metrics) Gone(provider string, why brig.ExitReason) {
+	m.gone.WithLabelValues(provider, string(why)).Inc()
+}
+
+// Restarted implements brig.Observer.
+func (m *Metrics) Restarted(provider, what string) { m.restarts.WithLabelValues(provider, what).Inc() }
+
+// Tried implements brig.Observer.
+func (m *Metrics) Tried(provider string, took time.Duration, err error) {
+	s, result, up := sums{attempts: 1}, "ok", 1.0
+	if err != nil {
+		s.failed, result, up = 1, "failed", 0
+	}
+	m.trials.WithLabelValues(provider, result).Inc()
+	m.ups.set(provider, "", up, m.now())
+	m.trialSeconds.WithLabelValues(provider).Set(took.Seconds())
+	m.attempt(provider, s)
+}
+
+// Called implements brig.Meter.
+func (m *Metrics) Called(provider, region, operation string, status int, took time.Duration) {
+	code := "none"
+	if status != 0 {
+		code = strconv.Itoa(status)
+	}
+	m.calls.WithLabelValues(provider, region, code).Inc()
+	m.api.WithLabelValues(provider, region, operation).Observe(took.Seconds())
+	s := sums{attempts: 1}
+	if status == 0 || status >= 400 {
+		m.apiErrors.WithLabelValues(provider, region, code).Inc()
+	}
+	if status == http.StatusTooManyRequests {
+		m.throttled.WithLabelValues(provider, region).Inc()
+	}
+	if status == 0 || status >= 500 {
+		s.failed = 1
+	}
+	m.apis.add(provider+"\x00"+region, m.now(), s)
+}
+
+// Allowance implements brig.Meter.
+func (m *Metrics) Allowance(provider, region string, limit, left float64) {
+	if limit > 0 {
+		m.allowances.set(provider, region, min(max(1-left/limit, 0), 1), m.now())
+	}
+}

@@ -1,0 +1,144 @@
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+)
+
+// Spending shows what was spent, as it is on record: over restarts, by day and
+// by month.
+type Spending struct {
+	// Tenants and Usage read the records.
+	Tenants func(context.Context) ([]*brig.Tenant, error)
+	Usage   func(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error)
+	Context context.Context
+	// Every is how often they are read at most. Default half a minute.
+	Every time.Duration
+	Now   func() time.Time
+
+	mu   sync.Mutex // guards the fields below
+	at   time.Time
+	last spent
+	err  error
+}
+
+// spent is what was found out.
+type spent struct {
+	today, average float64 // of all tenants; average of a day of the week before
+	days           int     // of that week on which there is anything
+	month, budget  map[string]float64
+}
+
+var (
+	todayDesc   = prometheus.NewDesc("brig_cost_today", "What executions of this day, of UTC, have cost.", nil, nil)
+	averageDesc = prometheus.NewDesc("brig_cost_daily_average", "What executions of one of the seven days before have cost on average, of those on which there were any.", nil, nil)
+	monthDesc   = prometheus.NewDesc("brig_tenant_cost_month", "What a tenant's executions of this calendar month have cost, if it has a budget.", []string{"tenant"}, nil)
+	budgetDesc  = prometheus.NewDesc("brig_tenant_budget", "What they may cost before an alert says so.", []string{"tenant"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (s *Spending) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{todayDesc, averageDesc, monthDesc, budgetDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *Spending) Collect(ch chan<- prometheus.Metric) {
+	now, err := s.read()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(todayDesc, err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(todayDesc, now.today)
+	gauge(averageDesc, now.average)
+	for tenant, budget := range now.budget {
+		gauge(monthDesc, now.month[tenant], tenant)
+		gauge(budgetDesc, budget, tenant)
+	}
+}
+
+// read reads the records, if they were not read just now.
+func (s *Spending) read() (spent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := s.Every
+	if every == 0 {
+		every = 30 * time.Second
+	}
+	now := s.Now()
+	if !s.at.IsZero() && now.Sub(s.at) < every && now.After(s.at) {
+		return s.last, s.err
+	}
+	s.at = now
+	s.last, s.err = s.sum(now)
+	return s.last, s.err
+}
+
+const week = 7
+
+func (s *Spending) sum(now time.Time) (spent, error) {
+	out := spent{month: map[string]float64{}, budget: map[string]float64{}}
+	tenants, err := s.Tenants(s.Context)
+	if err != nil {
+		return out, err
+	}
+	today, first := brig.DayOf(now), brig.DayOf(now.AddDate(0, 0, -week))
+	month, _ := brig.MonthOf(now)
+	lines, err := s.Usage(s.Context, brig.AllTenants, min(first, month), today)
+	if err != nil {
+		return out, err
+	}
+	for _, t := range tenants {
+		if t.Budget > 0 {
+			out.budget[t.Name] = t.Budget
+		}
+	}
+	days := map[string]bool{}
+	for _, l := range lines {
+		if l.Label != "" {
+			continue
+		}
+		if l.Day >= month {
+			out.month[l.Tenant] += l.Cost
+		}
+		switch {
+		case l.Day == today:
+			out.today += l.Cost
+		case l.Day >= first && l.Cost > 0:
+			out.average += l.Cost
+			days[l.Day] = true
+		}
+	}
+	if out.days = len(days); out.days > 0 {
+		out.average /= float64(out.days)
+	}
+	return out, nil
+}
+
+// CostRatio is how many times the daily average this day has cost. Without one
+// there is none.
+func (s *Spending) CostRatio() ([]brig.Sample, error) {
+	now, err := s.read()
+	if err != nil || now.average == 0 {
+		return nil, err
+	}
+	return []brig.Sample{{Value: now.today / now.average, Count: int64(now.days)}}, nil
+}
+
+// Budgets are how much of its budget each tenant has spent that has one.
+func (s *Spending) Budgets() (out []brig.Sample, err error) {
+	now, err := s.read()
+	for tenant, budget := range now.budget {
+		out = append(out, brig.Sample{Labels: map[string]string{"tenant": tenant}, Value: now.month[tenant] / budget, Count: 1})
+	}
+	return out, err
+}

@@ -1,0 +1,161 @@
+package observe
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Durations are counted in buckets that grow by a twentieth each, from a tenth
+// of a millisecond to some hours: what a quantile says is off by at most that.
+const (
+	growth   = 1.05
+	shortest = 1e-4 // seconds
+	buckets  = 400
+	slots    = 60
+)
+
+// window remembers what happened in the last while, by a name. A while is
+// cut into slots; the oldest is forgotten as a whole.
+type window struct {
+	slot time.Duration
+
+	mu sync.Mutex // guards the field below
+	by map[string]*ring
+}
+
+type ring [slots]cell
+
+// cell is what happened in one slot.
+type cell struct {
+	at int64 // number of the slot, since 1970
+	sums
+	took []uint32 // by bucket of duration; nil while there is none
+}
+
+// sums are counts of things that happened.
+type sums struct {
+	attempts, failed int64 // executions and trials, and those that failed on our account
+	counted, erred   int64 // executions that count, and those that were errors
+	good             int64 // those that succeeded
+	timed            int64 // those that have a duration
+	seconds          float64
+}
+
+func (s *sums) add(o sums) {
+	s.attempts += o.attempts
+	s.failed += o.failed
+	s.counted += o.counted
+	s.erred += o.erred
+	s.good += o.good
+	s.timed += o.timed
+	s.seconds += o.seconds
+}
+
+func newWindow(d time.Duration) *window {
+	return &window{slot: max(d/slots, time.Millisecond), by: map[string]*ring{}}
+}
+
+// add notes what happened at a moment. A thing with a duration has timed 1.
+func (w *window) add(name string, now time.Time, s sums) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.by[name]
+	if r == nil {
+		r = &ring{}
+		w.by[name] = r
+	}
+	n := now.UnixNano() / int64(w.slot)
+	c := &r[n%slots]
+	if c.at != n {
+		clear(c.took)
+		*c = cell{at: n, took: c.took}
+	}
+	c.add(s)
+	if s.timed > 0 {
+		if c.took == nil {
+			c.took = make([]uint32, buckets)
+		}
+		c.took[bucketOf(s.seconds)]++
+	}
+}
+
+func bucketOf(seconds float64) int {
+	if seconds <= shortest {
+		return 0
+	}
+	return min(int(math.Log(seconds/shortest)/math.Log(growth)), buckets-1)
+}
+
+// past is what a window has of one name.
+type past struct {
+	sums
+	took []uint32
+}
+
+// names lists what a window knows, also what it has forgotten all of.
+func (w *window) names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]string, 0, len(w.by))
+	for name := range w.by {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// past sums up what happened in the window that ends now.
+func (w *window) past(name string, now time.Time) past {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := past{took: make([]uint32, buckets)}
+	r := w.by[name]
+	if r == nil {
+		return p
+	}
+	last := now.UnixNano() / int64(w.slot)
+	for i := range r {
+		c := &r[i]
+		if c.at <= last-slots || c.at > last {
+			continue
+		}
+		p.add(c.sums)
+		for b, n := range c.took {
+			p.took[b] += n
+		}
+	}
+	return p
+}
+
+// mean is the average duration, in seconds.
+func (p past) mean() float64 {
+	if p.timed == 0 {
+		return 0
+	}
+	return p.seconds / float64(p.timed)
+}
+
+// quantile is the duration that a share of all took at most, in seconds.
+func (p past) quantile(q float64) float64 {
+	rank := int64(math.Ceil(q * float64(p.timed)))
+	if p.timed == 0 {
+		return 0
+	}
+	seen := int64(0)
+	for b, n := range p.took {
+		if seen += int64(n); seen >= rank {
+			return shortest * math.Pow(growth, float64(b)+0.5)
+		}
+	}
+	return 0
+}
+
+// ratio is a share, 1 of nothing.
+func ratio(part, whole int64) float64 {
+	if whole == 0 {
+		return 1
+	}
+	return float64(part) / float64(whole)
+}

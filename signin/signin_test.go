@@ -1,0 +1,303 @@
+package signin_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/signin"
+)
+
+// idp stands for a provider that does what no real one does: e2e has a real
+// one. It is as wrong as a test wants it to be.
+type idp struct {
+	*httptest.Server
+	mu      sync.Mutex // guards the fields below
+	keys    map[string]*ecdsa.PrivateKey
+	fetched int
+	down    bool
+	claims  map[string]any // of the token that a code gives
+	info    map[string]any // that userinfo tells
+}
+
+func newIDP(t *testing.T) *idp {
+	t.Helper()
+	i := &idp{keys: map[string]*ecdsa.PrivateKey{}}
+	i.rotate(t, "one")
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, v any) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.down {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			t.Error(err)
+		}
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token",
+			"jwks_uri": i.URL + "/jwks", "userinfo_endpoint": i.URL + "/me",
+		})
+	})
+	mux.HandleFunc("/jwks", func(w http.ResponseWriter, _ *http.Request) {
+		var set jose.JSONWebKeySet
+		i.mu.Lock()
+		i.fetched++
+		for kid, k := range i.keys {
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: &k.PublicKey, KeyID: kid, Algorithm: "ES256", Use: "sig"})
+		}
+		i.mu.Unlock()
+		answer(w, set)
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
+		i.mu.Lock()
+		claims := i.claims
+		i.mu.Unlock()
+		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": i.sign(t, "one", claims)})
+	})
+	mux.HandleFunc("/me", func(w http.ResponseWriter, _ *http.Request) { answer(w, i.info) })
+	i.Server = httptest.NewServer(mux)
+	t.Cleanup(i.Close)
+	return i
+}
+
+// rotate makes a key the only one.
+func (i *idp) rotate(t *testing.T, kid string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keys = map[string]*ecdsa.PrivateKey{kid: k}
+}
+
+func (i *idp) sign(t *testing.T, kid string, claims map[string]any) string {
+	t.Helper()
+	i.mu.Lock()
+	key := i.keys[kid]
+	i.mu.Unlock()
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jws, err := s.Sign(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := jws.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (i *idp) of(sub string, now time.Time) map[string]any {
+	return map[string]any{"iss": i.URL, "aud": "brig", "sub": sub, "iat": now.Unix(), "exp": now.Add(24 * time.Hour).Unix(), "groups": []string{"dev"}}
+}
+
+func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *signin.Provider {
+	t.Helper()
+	m := &signin.Mapping{Tenant: signin.TenantRule{Default: "acme"}, Role: signin.RoleRule{Claim: "groups", Values: map[string]brig.Role{"dev": brig.Member}}}
+	o := signin.Options{
+		Issuer: i.URL, ClientID: "brig", Scopes: []string{"openid"}, URL: "https://brig.example.com", Seed: []byte("0123456789abcdef"),
+		Mapping: func() (*signin.Mapping, error) { return m, nil }, Now: func() time.Time { return *now },
+	}
+	if change != nil {
+		change(&o)
+	}
+	p, err := signin.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The provider's keys are remembered, follow its changes, are not asked for
+// more often than they may be, and are good for a while when it is down.
+func TestKeysOfTheProvider(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	p := i.open(t, &now, nil)
+	good := func(token string) brig.Kind {
+		_, _, err := p.Person(t.Context(), token)
+		return brig.KindOf(err)
+	}
+	first := i.sign(t, "one", i.of("ann", now))
+	for range 100 {
+		if k := good(first); k != "" {
+			t.Fatal(k)
+		}
+	}
+	if i.fetched != 1 {
+		t.Errorf("a hundred tokens cost %d questions", i.fetched)
+	}
+	now = now.Add(time.Minute)
+	i.rotate(t, "two")
+	second := i.sign(t, "two", i.of("ann", now))
+	if k := good(second); k != "" || i.fetched != 2 {
+		t.Errorf("a new key: %q after %d questions", k, i.fetched)
+	}
+	if k := good(first); k != brig.Unauthenticated {
+		t.Errorf("a key that was taken back: %q", k)
+	}
+	attack.Case(t, "API-08", "a key that the provider has taken back")
+	// Names of keys that nobody has do not make the server ask.
+	now = now.Add(time.Minute)
+	other := newIDP(t)
+	other.rotate(t, "nobody's")
+	strange := other.sign(t, "nobody's", i.of("ann", now))
+	before := i.fetched
+	for range 50 {
+		if k := good(strange); k != brig.Unauthenticated {
+			t.Fatal(k)
+		}
+	}
+	if n := i.fetched - before; n > 1 {
+		t.Errorf("fifty strange tokens cost %d questions", n)
+	}
+	attack.Case(t, "API-08", "names of keys that make the server ask the provider")
+	attack.Seen("API-08", "a new key of the provider's own", "the provider's keys", good(second) == "")
+	// What it has taken back without another key's use is noticed, too.
+	i.rotate(t, "three")
+	now = now.Add(6 * time.Minute)
+	if k := good(second); k != brig.Unauthenticated {
+		t.Errorf("six minutes after it was taken back: %q", k)
+	}
+	third := i.sign(t, "three", i.of("ann", now))
+	if k := good(third); k != "" {
+		t.Errorf("the third: %q", k)
+	}
+	i.down = true
+	now = now.Add(30 * time.Minute)
+	if k := good(third); k != "" {
+		t.Errorf("half an hour after the provider went down: %q", k)
+	}
+	now = now.Add(time.Hour)
+	if k := good(third); k != brig.Unavailable {
+		t.Errorf("an hour and a half after: %q", k)
+	}
+	i.down = false
+	now = now.Add(time.Minute)
+	if k := good(third); k != "" {
+		t.Errorf("when it is up again: %q", k)
+	}
+}
+
+// A login's answer counts once, in the browser that began it, for what it
+// began: state and nonce, each alone.
+func TestLogin(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	p := i.open(t, &now, nil)
+	begin := func() (cookie, state, nonce string) {
+		b, err := p.Begin(t.Context(), "/ui/?a=b#c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(b.URL)
+		if err != nil || !strings.HasPrefix(b.URL, i.URL+"/auth?") {
+			t.Fatal(b.URL, err)
+		}
+		q := u.Query()
+		if q.Get("code_challenge_method") != "S256" || q.Get("redirect_uri") != "https://brig.example.com/v1/auth/callback" || strings.Contains(b.URL, b.Cookie[:20]) {
+			t.Errorf("it leads to %s", b.URL)
+		}
+		return b.Cookie, q.Get("state"), q.Get("nonce")
+	}
+	finish := func(cookie, state string, claims map[string]any) error {
+		i.mu.Lock()
+		i.claims = claims
+		i.mu.Unlock()
+		person, next, err := p.Finish(t.Context(), signin.Returned{Cookie: cookie, State: state, Code: "c"})
+		if err == nil && (person.Subject != "ann" || next != "/ui/?a=b#c") {
+			t.Errorf("%+v goes to %s", person, next)
+		}
+		return err
+	}
+	with := func(k string, v any) map[string]any {
+		c := i.of("ann", now)
+		c[k] = v
+		return c
+	}
+	cookie, state, nonce := begin()
+	if err := finish(cookie, state, with("nonce", nonce)); err != nil {
+		t.Fatalf("a good login: %v", err)
+	}
+	attack.Seen("API-09", "a login with its own nonce", "the nonce", true)
+	if err := finish(cookie, state, with("nonce", nonce)); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("again: %v", err)
+	}
+	_, _, others := begin()
+	for name, bad := range map[string]map[string]any{
+		"the nonce of another login": with("nonce", others), "no nonce": i.of("ann", now), "the nonce of the login before": with("nonce", nonce),
+		"an audience that the API has": {"iss": i.URL, "aud": "api", "sub": "ann", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()},
+	} {
+		attack.Case(t, "API-09", "a token with "+name)
+		cookie, state, _ := begin()
+		if err := finish(cookie, state, bad); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	cookie, state, nonce = begin()
+	for name, c := range map[string][2]string{
+		"no cookie": {"", state}, "a cookie that was changed": {cookie[:len(cookie)-1] + "_", state}, "another's": {"x." + cookie, state},
+		"no state": {cookie, ""}, "another state": {cookie, state[1:]},
+	} {
+		if err := finish(c[0], c[1], with("nonce", nonce)); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	now = now.Add(11 * time.Minute)
+	if err := finish(cookie, state, with("nonce", nonce)); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("eleven minutes later: %v", err)
+	}
+	// What the provider tells of somebody else does not count.
+	i.info = map[string]any{"sub": "boss", "groups": []string{"dev"}}
+	cookie, state, nonce = begin()
+	c := with("nonce", nonce)
+	delete(c, "groups")
+	if err := finish(cookie, state, c); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("userinfo of somebody else: %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for field, change := range map[string]func(*signin.Options){
+		"oidc.issuer":    func(o *signin.Options) { o.Issuer = "http://login.example.com" },
+		"oidc.client_id": func(o *signin.Options) { o.ClientID = "" },
+		"url":            func(o *signin.Options) { o.URL = "http://brig.example.com" },
+	} {
+		o := signin.Options{
+			Issuer: "https://login.example.com", ClientID: "brig", URL: "https://brig.example.com", Seed: make([]byte, 32),
+			Mapping: func() (*signin.Mapping, error) { return &signin.Mapping{}, nil },
+		}
+		if _, err := signin.New(o); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		_, err := signin.New(o)
+		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidConfig || e.Field != field || e.Hint == "" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+)
+
+// AddOutside takes a node from outside /workspace, by its path relative to the
+// root: a file or a link that is captured, or a directory on the way to them.
+func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) error {
+	at := "/" + n.Path
+	switch {
+	case n.Skipped != "":
+		c.skip(at, n.Skipped)
+		return nil
+	case !localPath(n.Path):
+		return fmt.Errorf("a node of %.100q", n.Path)
+	}
+	e := &entry{Node: n}
+	if n.Type == brig.Directory {
+		c.outside[n.Path] = e
+		return nil
+	}
+	if len(c.outside)-c.outside.directories() >= brig.MaxWorkspaceCaptured {
+		c.skip(at, fmt.Sprintf("more than %d files are captured", brig.MaxWorkspaceCaptured))
+		return nil
+	}
+	if n.Type == brig.RegularFile {
+		left := int64(brig.MaxWorkspaceCapturedSize) - c.outer
+		if n.Size > left {
+			c.skip(at, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
+			return nil
+		}
+		// What a machine says of a file's size is only its word.
+		if err := c.content(ctx, e, io.LimitReader(r, left+1), true); err != nil {
+			return err
+		}
+		if e.Size > left {
+			c.skip(at, "it is larger than it was said to be, and too large")
+			return nil
+		}
+		c.outer += e.Size
+	}
+	c.outside[n.Path] = e
+	return nil
+}
+
+// directories is how many there are.
+func (m manifest) directories() int {
+	n := 0
+	for _, e := range m {
+		if e.Type == brig.Directory {
+			n++
+		}
+	}
+	return n
+}
+
+// captured lists what was captured. Directories are only the way there: those
+// in which nothing is go, and those that nobody has told of come.
+func (c *Capture) captured() []brig.WorkspaceFile {
+	needed := manifest{}
+	for p, e := range c.outside {
+		if e.Type == brig.Directory {
+			continue
+		}
+		needed[p] = e
+		for above := path.Dir(p); above != "."; above = path.Dir(above) {
+			if d := c.outside[above]; d != nil && d.Type == brig.Directory {
+				needed[above] = d
+			} else {
+				needed[above] = &entry{Node: brig.Node{Path: above, Type: brig.Directory, Mode: 0o755}}
+			}
+		}
+	}
+	if c.outside != nil {
+		c.outside = needed
+	}
+	told := manifest{}
+	for p, e := range needed {
+		told[Printable("/"+p)] = e
+	}
+	return listed(told)
+}
+
+// listed tells of files and links, by the paths that callers know.
+func listed(m manifest) []brig.WorkspaceFile {
+	out := []brig.WorkspaceFile{}
+	for _, p := range m.paths() {
+		if e := m[p]; e.Type != brig.Directory {
+			out = append(out, brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)})
+		}
+	}
+	return out
+}
+
+// inside is where a workspace is in a sandbox.
+const inside = "/workspace"
+
+// beyond are places of which nothing can be captured.
+var beyond = []string{inside, "/proc", "/sys", "/dev"}
+
+// CheckCapture checks the paths at and below which a commit captures what was
+// written outside /workspace, and cleans them.
+func CheckCapture(list []string) ([]string, error) {
+	if len(list) > brig.MaxWorkspacePrefix {
+		return nil, brig.InvalidField("workspace.capture", "%d are too many", len(list)).WithHint("give at most %d", brig.MaxWorkspacePrefix)
+	}
+	var out []string
+	for i, p := range list {
+		clean := path.Clean(p)
+		bad := !path.IsAbs(p) || clean == "/" || !localPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
+		for _, b := range beyond {
+			bad = bad || clean == b || strings.HasPrefix(clean, b+"/")
+		}
+		if bad {
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", Printable(p[:min(len(p), 100)])).
+				WithHint("give absolute paths outside %s, for example /home/user or /etc/hosts", strings.Join(beyond, ", "))
+		}
+		out = append(out, clean)
+	}
+	return out, nil
+}
