@@ -43,6 +43,10 @@ type Actor struct {
 	Key string `json:",omitempty"`
 	// Grant is the id of the grant that it shows instead of the key itself.
 	Grant string `json:",omitempty"`
+	// Person is who proved it by an identity provider, nil for a key's holder.
+	Person *Person `json:",omitempty"`
+	// Session is the id of the session by which it was shown.
+	Session string `json:",omitempty"`
 	// Scopes narrow what it may do to operations whose names begin with one of
 	// them; empty is no narrowing. Sandboxes do to some sandboxes, by name.
 	Scopes    []string `json:",omitempty"`

@@ -30,16 +30,25 @@ var tiers = []struct {
 	{"api/e2b/envd/filesystempb", 0, "messages of a protocol, generated"},
 	{"", 1, "the nouns"},
 	{"guest/agent", 1, "inside the sandbox: frames and the standard library"},
+	{"guest/keeper", 1, "where the agent is brought to: frames, a journal and the standard library"},
 	{"guest", 2, "toolkit of providers"},
 	{"interpreter", 2, "drivers of interpreters, and how to speak with them"},
 	{"image", 2, "toolkit of providers"},
 	{"egress", 2, "what leaves a sandbox"},
 	{"screen", 2, "code is read before it runs"},
+	{"tool", 2, "the rules of agents' tools"},
 	{"workspace", 2, "directories that outlive sandboxes"},
+	{"remote", 2, "how other services are called"},
+	{"schema", 2, "what a provider's configuration is"},
 	{"audit", 2, "the chain of the audit log, and its proof"},
+	{"signin", 2, "people, by the word of an identity provider"},
+	{"observe", 2, "counts what happens"},
+	{"alert", 2, "decides whether something is wrong, and tells somebody"},
 	{"door", 2, "toolkit of doors"},
 	{"door/wire", 2, "JSON forms that a door and its client share"},
 	{"provider/providertest", 2, "conformance suite"},
+	{"door/transcript", 2, "conformance suite"},
+	{"provider/agentrun/agentruntest", 2, "a double of a service, for tests"},
 	{"store/storetest", 2, "conformance suite"},
 	{"store/contract", 2, "what every store answers alike"},
 	{"servicetest", 2, "conformance suite"},
@@ -48,8 +57,10 @@ var tiers = []struct {
 	{"provider/", 3, "rooms: each one way to get a machine"},
 	{"store/", 3, "rooms: each one way to keep records"},
 	{"api/", 3, "doors: hold a brig.Service, never an engine"},
+	{"ui", 3, "a page that is a client of the API"},
 	{"client", 3, "the front from afar"},
 	{"cmd/", 4, "wiring"},
+	{"examples", 4, "what others write: modules of their own"},
 	{"e2e", 4, "wiring, for tests"},
 	{"bench", 4, "wiring, for measurements"},
 }
@@ -79,7 +90,7 @@ func sources(t *testing.T, f func(name, dir string, src []byte)) {
 			return err
 		}
 		if d.IsDir() {
-			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "tools" || base == "bin") {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "tools" || base == "bin" || base == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -129,13 +140,18 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 			out = append(out, name+": imports "+imp+", which does not stand below it")
 		case dir == "" && (ours || foreign):
 			out = append(out, name+": the root may import only the standard library, not "+imp)
-		case (strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/wire")) && foreign && !(ours && to == "guest/wire"):
+		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || dir == "guest/keeper" && to == "internal/journal")):
 			out = append(out, name+": inside the guest is only the standard library, not "+imp)
 		case strings.HasPrefix(dir, "internal/") && ours && !strings.HasPrefix(to, "internal/"):
 			out = append(out, name+": a tool imports "+imp)
 		}
 	}
 	return out
+}
+
+// inGuest reports whether the agent's program is made of a folder.
+func inGuest(dir string) bool {
+	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/keeper") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal"
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -163,6 +179,11 @@ func TestPlantedViolationsAreSeen(t *testing.T) {
 		{"client", module + "/api/rest"},
 		{"guest/agent", module},
 		{"guest/agent", "golang.org/x/sys/unix"},
+		{"guest/keeper", module},
+		{"guest/keeper", "golang.org/x/sys/unix"},
+		{"guest/keeper", module + "/internal/cgroup"},
+		{"guest/agent", module + "/internal/journal"},
+		{"internal/journal", "golang.org/x/sys/unix"},
 		{"guest/wire", module},
 		{"guest", module + "/image"},
 		{"internal/cgroup", module},

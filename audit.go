@@ -79,9 +79,13 @@ const (
 	DetailMethod   = "method"
 	DetailRule     = "rule" // which rule decided, from 0; -1 is none
 	DetailWhy      = "why"
+	DetailSubject  = "subject" // of a person: the issuer, "#", and whom it means
+	DetailSession  = "session" // id of the one by which somebody acted
 	DetailLabel    = "label."
 	// DetailWorkspace is a workspace's name; DetailVersion its version then.
 	DetailWorkspace = "workspace"
+	DetailProvider  = "provider" // where it is made, or which one was changed
+	DetailRoute     = "route"    // why there
 	// DetailPruned and DetailPrunedHash are of the line that says up to which
 	// line, with which hash, the chain's beginning was removed.
 	DetailPruned     = "pruned"

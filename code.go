@@ -120,6 +120,7 @@ const (
 
 // PoolShelf is the state of the pool for one kind of sandbox.
 type PoolShelf struct {
+	Provider string // who made what waits
 	Image    string // digest
 	Language Language
 	Limits   Limits

@@ -113,13 +113,17 @@ func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 	addr = addr.Unmap()
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR == "" || !r.onPort(port) || !r.contains(addr) {
+		if r.CIDR == "" || !r.onPort(port) {
+			continue
+		}
+		network, err := ParseNetwork(r.CIDR)
+		if err != nil || !network.Contains(addr) {
 			continue
 		}
 		if r.Deny {
 			return Denied, i
 		}
-		if special, ok := SpecialNetwork(addr); ok && !r.within(special) {
+		if _, special := SpecialNetwork(addr); special && !InSpecialNetwork(network) {
 			continue // it was not this network that the rule names
 		}
 		return Allowed, i
@@ -141,11 +145,6 @@ func (e *Egress) Resolved(addr netip.Addr, port int) (Verdict, int) {
 
 func (r *EgressRule) onPort(port int) bool {
 	return len(r.Ports) == 0 || slices.Contains(r.Ports, port)
-}
-
-func (r *EgressRule) contains(addr netip.Addr) bool {
-	p, err := ParseNetwork(r.CIDR)
-	return err == nil && p.Contains(addr)
 }
 
 func (r *EgressRule) matchRequest(q Request) bool {
@@ -182,11 +181,6 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	return netip.ParsePrefix(s)
-}
-
-func (r *EgressRule) within(special netip.Prefix) bool {
-	p, err := ParseNetwork(r.CIDR)
-	return err == nil && special.Contains(p.Addr()) && p.Bits() >= special.Bits()
 }
 
 // cleanPath reports whether a path in a rule is one that a request can have.

@@ -67,6 +67,8 @@ type Error struct {
 	Field   string // the field of the request that is at fault, if one is
 	Hint    string // what to do about it
 	Err     error
+	// Fields are what is wrong with a configuration, if more than Field is known.
+	Fields []FieldError
 	// RetryAfter is when it may be otherwise, zero if that is not known.
 	RetryAfter time.Duration
 }

@@ -75,7 +75,7 @@ func CheckScopes(scopes []string) error {
 		return InvalidField("scopes", "%d scopes are too many", len(scopes)).WithHint("give at most %d", maxScopes)
 	}
 	for _, s := range scopes {
-		if s == "" || !slices.ContainsFunc(Ops, func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
+		if s == "" || !slices.ContainsFunc(slices.Concat(Ops, DoorOps), func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
 			return InvalidField("scopes", "%q is the beginning of no operation's name", Clip(s, 80)).
 				WithHint(`for example "sandbox.", "file.read" or "run"`)
 		}

@@ -1,10 +1,11 @@
 package brig
 
-// Op is one operation of Service. The table below is the only list of them:
-// who may call it and what the audit log calls it hang off a row.
+// Op is one operation of Service, or of a door's own (door_op.go). The table
+// below is the only list of the former: who may call it and what the audit log
+// calls it hang off a row.
 type Op struct {
 	Name    string // audit and metrics name
-	Method  string // name of the Service method
+	Method  string // name of the Service method; empty for a door's own
 	Role    Role   // the weakest role that may call it
 	Changes bool   // changes something: its intent is audited, then its outcome
 	Sandbox bool   // is about one sandbox, which the call names
@@ -57,10 +58,15 @@ var (
 	// What waits is shared by all tenants, as images are.
 	OpPool = Op{"pool.get", "Pool", Operator, false, false}
 
-	OpCreateKey    = Op{"key.create", "CreateKey", Admin, true, false}
-	OpKeys         = Op{"key.list", "Keys", Admin, false, false}
-	OpRevokeKey    = Op{"key.revoke", "RevokeKey", Admin, true, false}
-	OpCreateGrant  = Op{"grant.create", "CreateGrant", Viewer, true, false}
+	OpCreateKey   = Op{"key.create", "CreateKey", Admin, true, false}
+	OpKeys        = Op{"key.list", "Keys", Admin, false, false}
+	OpRevokeKey   = Op{"key.revoke", "RevokeKey", Admin, true, false}
+	OpCreateGrant = Op{"grant.create", "CreateGrant", Viewer, true, false}
+	// A session is a key's or a person's own; those of others are for admins.
+	OpCreateSession = Op{"session.create", "CreateSession", Viewer, true, false}
+	OpSessions      = Op{"session.list", "Sessions", Viewer, false, false}
+	OpEndSession    = Op{"session.end", "EndSession", Viewer, true, false}
+
 	OpCreateTenant = Op{"tenant.create", "CreateTenant", Operator, true, false}
 	OpTenants      = Op{"tenant.list", "Tenants", Operator, false, false}
 	OpGetTenant    = Op{"tenant.get", "GetTenant", Admin, false, false}
@@ -82,15 +88,37 @@ var (
 	OpRemoveSecret = Op{"secret.remove", "RemoveSecret", Admin, true, false}
 	OpRotateKey    = Op{"secret.rotate_key", "RotateKey", Operator, true, false}
 
+	OpRunTool            = Op{"tool.run", "RunTool", Member, true, false}
+	OpPutToolSetup       = Op{"tool.setup.put", "PutToolSetup", Member, true, false}
+	OpToolSetups         = Op{"tool.setup.list", "ToolSetups", Viewer, false, false}
+	OpRenewToolSetup     = Op{"tool.setup.renew", "RenewToolSetup", Member, true, false}
+	OpRemoveToolSetup    = Op{"tool.setup.remove", "RemoveToolSetup", Member, true, false}
+	OpPutToolVariable    = Op{"tool.variable.put", "PutToolVariable", Member, true, false}
+	OpChangeToolVariable = Op{"tool.variable.change", "ChangeToolVariable", Member, true, false}
+	// Their values are told to whoever may run tools, which have them.
+	OpToolVariables      = Op{"tool.variable.list", "ToolVariables", Member, false, false}
+	OpRemoveToolVariable = Op{"tool.variable.remove", "RemoveToolVariable", Member, true, false}
+
 	OpCreateWorkspace   = Op{"workspace.create", "CreateWorkspace", Member, true, false}
 	OpWorkspaces        = Op{"workspace.list", "Workspaces", Viewer, false, false}
 	OpRemoveWorkspace   = Op{"workspace.remove", "RemoveWorkspace", Member, true, false}
 	OpWorkspaceVersions = Op{"workspace.versions", "WorkspaceVersions", Viewer, false, false}
+	OpWorkspaceFiles    = Op{"workspace.files", "WorkspaceFiles", Viewer, false, false}
+	OpReadWorkspaceFile = Op{"workspace.read", "ReadWorkspaceFile", Viewer, false, false}
 	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false, false}
 	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true, false}
 	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true, true}
 	OpCapabilities      = Op{"capabilities.get", "Capabilities", Viewer, false, false}
 	OpAttest            = Op{"sandbox.attest", "Attest", Member, true, true}
+
+	OpProviders         = Op{"provider.list", "Providers", Operator, false, false}
+	OpConfigureProvider = Op{"provider.configure", "ConfigureProvider", Operator, true, false}
+	OpTestProvider      = Op{"provider.test", "TestProvider", Operator, true, false}
+	OpActivateProvider  = Op{"provider.activate", "ActivateProvider", Operator, true, false}
+	OpRemoveProvider    = Op{"provider.remove", "RemoveProvider", Operator, true, false}
+	OpRouting           = Op{"routing.get", "Routing", Operator, false, false}
+	OpSetRouting        = Op{"routing.set", "SetRouting", Operator, true, false}
+	OpAlerts            = Op{"alert.list", "Alerts", Operator, false, false}
 
 	OpAudit = Op{"audit.read", "Audit", Admin, false, false}
 )
@@ -105,10 +133,13 @@ var Ops = []Op{
 	OpTemplates,
 	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
 	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
-	OpCreateWorkspace, OpWorkspaces, OpRemoveWorkspace, OpWorkspaceVersions, OpDiffWorkspace, OpRestoreWorkspace,
+	OpRunTool, OpPutToolSetup, OpToolSetups, OpRenewToolSetup, OpRemoveToolSetup,
+	OpPutToolVariable, OpChangeToolVariable, OpToolVariables, OpRemoveToolVariable,
+	OpCreateWorkspace, OpWorkspaces, OpRemoveWorkspace, OpWorkspaceVersions, OpWorkspaceFiles, OpReadWorkspaceFile, OpDiffWorkspace, OpRestoreWorkspace,
 	OpCommitWorkspace,
 	OpCapabilities, OpAttest,
-	OpAudit,
-	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant,
+	OpProviders, OpConfigureProvider, OpTestProvider, OpActivateProvider, OpRemoveProvider, OpRouting, OpSetRouting,
+	OpAlerts, OpAudit,
+	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant, OpCreateSession, OpSessions, OpEndSession,
 	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,
 }

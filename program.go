@@ -2,6 +2,7 @@ package brig
 
 import (
 	"encoding/json"
+	"path"
 	"strings"
 	"time"
 )
@@ -66,6 +67,9 @@ type Program struct {
 	// Name is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
 	Name  string
 	Image string
+	// Step has the code run as one cell of a notebook, with what the cells
+	// before have left, in a sandbox of its own all the same. For Python.
+	Step *Step
 	// Arguments is a JSON object. When set, main(**Arguments) in Python or
 	// main(Arguments) in JavaScript is called and its value is the result.
 	Arguments json.RawMessage
@@ -81,11 +85,40 @@ type Program struct {
 	Workspace WorkspaceUse
 	// Require is the least that must be enforced; otherwise nothing runs.
 	Require Requirement
+	// Placement says where it wants to run; see Spec.
+	Placement Placement
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
 	User    string
 	Labels  map[string]string
 }
+
+// Step is where a cell stands in a notebook whose every cell has a sandbox of
+// its own.
+type Step struct {
+	// State is what Outcome.Step said of the cell before; nil at the beginning.
+	// It is data that a sandbox has made: nobody but the next sandbox reads it,
+	// and nothing that it brings is run for that.
+	State json.RawMessage
+	// Count is how many cells there were before.
+	Count int
+}
+
+// StepOutcome is what a step leaves beside its output and its error.
+type StepOutcome struct {
+	// Outputs are what was displayed, and the last expression's value, in
+	// order; bounded by MaxOutputs.
+	Outputs []Rich
+	// State is what the next step is to be given; nil if the interpreter did
+	// not live to say so. It is not kept with the outcome.
+	State json.RawMessage
+}
+
+// Bounds of a state: its bytes, and how deep it is nested.
+const (
+	MaxState      = 8 * MiB
+	MaxStateDepth = 32
+)
 
 // File is one file that goes in, or an artifact that comes out. Path is
 // relative to /workspace on the way in and to /workspace/artifacts on the way
@@ -102,15 +135,21 @@ type Outcome struct {
 	// Sandbox is the name of the sandbox that is gone; GetRun finds the
 	// outcome by it again.
 	Sandbox string
+	// ID is that sandbox's id; empty if the program needed none.
+	ID ID
 	// Value is what main returned, as JSON; nil when nothing was returned in
 	// that way (null is the JSON null).
 	Value json.RawMessage
+	// Step is what a step leaves, if the program was one.
+	Step *StepOutcome `json:",omitempty"`
 	// Artifacts are the files that the program left in artifacts/.
 	Artifacts []File
 	// Skipped names artifacts that were too many or too large to come out.
 	Skipped []string
 	// Error says what went wrong, if something did.
 	Error *ProgramError
+	// Route says where it ran, and why there.
+	Route Route `json:",omitzero"`
 	// Pool says whether the sandbox was waiting or had to be made.
 	Pool PoolUse
 	// Workspace is what became of what the program wrote in its workspace, if
@@ -141,4 +180,12 @@ var ArtifactTypes = map[string]string{
 	".csv": "text/csv", ".html": "text/html", ".jpeg": "image/jpeg",
 	".jpg": "image/jpeg", ".json": "application/json", ".pdf": "application/pdf",
 	".png": "image/png", ".svg": "image/svg+xml",
+}
+
+// ArtifactName reports whether a file of this name may come out: of a known
+// type, below artifacts/ and nowhere else.
+func ArtifactName(name string) bool {
+	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
+	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..") &&
+		!strings.ContainsAny(name, "\x00\\")
 }

@@ -36,6 +36,32 @@ type Capabilities struct {
 	// Enforces says how far each area is enforced on this host. An area that is
 	// not there is not.
 	Enforces map[Area]Enforcement
+	// RunsOnly says that there are no machines to be had, only programs to be
+	// run: Create is Unimplemented, and the provider is a Runner.
+	RunsOnly bool
+}
+
+// Runner is a Provider to which programs are given whole: another service
+// makes the machine, runs one in it and ends it.
+type Runner interface {
+	// Run runs a program to its end under an id that the caller chose. Of the
+	// program every default is filled in, and its image is as the caller gave
+	// it. Given writers receive output as it comes. An error that is Elsewhere
+	// has ErrBegan as a cause if some of the program may have run.
+	Run(ctx context.Context, id ID, p Program, sio IO) (*Outcome, error)
+}
+
+// Imager is a Provider with images of its own, in the stead of the server's.
+type Imager interface {
+	// Image finds the one that a Spec means; NotFound.
+	Image(ctx context.Context, ref string) (*Image, error)
+}
+
+// Checker is a Provider that may be out of reach.
+type Checker interface {
+	// Check asks whether it can be used now, at little cost. The error is what
+	// a caller would get.
+	Check(ctx context.Context) error
 }
 
 // Instance is one machine.
@@ -57,6 +83,14 @@ type Instance interface {
 	// were at creation, its lease and everything else is spec's. One that
 	// stays ephemeral may keep the lease it had: its maker ends it.
 	Bind(ctx context.Context, spec Spec, lease time.Time) error
+	// Begin starts the main program of a machine that was created with
+	// Spec.Held. If it lingers, the program's end is not the machine's: that
+	// waits to be stopped, and ends with the program's code if it is for Exited.
+	// Further calls do nothing.
+	Begin(ctx context.Context, linger bool) error
+	// Over waits until the main program of a machine that lingers has ended.
+	// It is an error when the machine ends before.
+	Over(ctx context.Context) error
 	// Start starts one command under an id that the caller chose, and does
 	// not wait for it. Its timeout is not looked at.
 	Start(ctx context.Context, id string, cmd Command, s Streams) (Process, error)

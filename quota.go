@@ -23,6 +23,9 @@ type Quota struct {
 	// Storage is what sandboxes that live may write to their file systems, in
 	// bytes: the sum of their disk limits.
 	Storage int64
+	// Workspaces is what versions of workspaces may take, in bytes. What they
+	// have in common counts once.
+	Workspaces int64
 
 	// Rate is how many calls a second the tenant may make, and RatePerKey each
 	// of its keys; up to two seconds' worth may come at once.
@@ -42,6 +45,7 @@ func (q Quota) Check() error {
 		{"executions_per_day", float64(q.ExecutionsPerDay)}, {"execution_ms_per_day", float64(q.ExecutionTimePerDay)},
 		{"cpu_ms_per_day", float64(q.CPUTimePerDay)}, {"gib_seconds_per_day", q.MemoryPerDay},
 		{"egress_bytes_per_day", float64(q.EgressPerDay)}, {"storage", float64(q.Storage)},
+		{"workspaces", float64(q.Workspaces)},
 		{"rate", q.Rate}, {"rate_per_key", q.RatePerKey},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
@@ -58,13 +62,14 @@ type Spent struct {
 	CPUTime       time.Duration // reserved: processors times seconds
 	Memory        float64       // reserved, in GiB-seconds
 	Egress        int64         // bytes
+	Cost          float64       // of executions, by the rates of their providers
 }
 
 // Add returns the sum of both.
 func (s Spent) Add(t Spent) Spent {
 	return Spent{
 		Executions: s.Executions + t.Executions, ExecutionTime: s.ExecutionTime + t.ExecutionTime,
-		CPUTime: s.CPUTime + t.CPUTime, Memory: s.Memory + t.Memory, Egress: s.Egress + t.Egress,
+		CPUTime: s.CPUTime + t.CPUTime, Memory: s.Memory + t.Memory, Egress: s.Egress + t.Egress, Cost: s.Cost + t.Cost,
 	}
 }
 
@@ -74,6 +79,9 @@ type UsageLine struct {
 	Tenant, Day  string // the day as 2006-01-02, of UTC
 	Label, Value string // empty for the sum of all
 	Spent
+	// Stored is what versions of workspaces take now, in bytes. Only the sum of
+	// today has it, and not while their store cannot be read.
+	Stored int64 `json:",omitempty"`
 }
 
 // UsageQuery selects usage.
@@ -111,15 +119,40 @@ func (q Quota) FitsToday(s Spent, now time.Time) error {
 
 // FitsReserved is FitsToday of what sandboxes use by living, and send.
 func (q Quota) FitsReserved(s Spent, now time.Time) error {
+	if err := q.fitsLives(s, now); err != nil {
+		return err
+	}
+	if q.EgressPerDay > 0 && s.Egress >= q.EgressPerDay {
+		return OverQuota("egress_bytes_per_day", FormatBytes(q.EgressPerDay), UntilTomorrow(now))
+	}
+	return nil
+}
+
+// fitsLives is FitsReserved of what sandboxes use by living alone.
+func (q Quota) fitsLives(s Spent, now time.Time) error {
 	switch {
 	case q.CPUTimePerDay > 0 && s.CPUTime >= q.CPUTimePerDay:
 		return OverQuota("cpu_ms_per_day", q.CPUTimePerDay.String(), UntilTomorrow(now))
 	case q.MemoryPerDay > 0 && s.Memory >= q.MemoryPerDay:
 		return OverQuota("gib_seconds_per_day", fmt.Sprintf("%g", q.MemoryPerDay), UntilTomorrow(now))
-	case q.EgressPerDay > 0 && s.Egress >= q.EgressPerDay:
-		return OverQuota("egress_bytes_per_day", FormatBytes(q.EgressPerDay), UntilTomorrow(now))
 	}
 	return nil
+}
+
+// OfTime reports whether a quota is used up by nothing but time, so that what
+// goes on uses it up as well as what begins.
+func (q Quota) OfTime() bool {
+	return q.ExecutionTimePerDay != 0 || q.CPUTimePerDay != 0 || q.MemoryPerDay != 0
+}
+
+// Ends reports which quota of time has been used up, so that what goes on has
+// to end: all that lives, or only what is executed in it.
+func (q Quota) Ends(s Spent, now time.Time) (lives, executions error) {
+	lives = q.fitsLives(s, now)
+	if lives == nil && q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay {
+		executions = OverQuota("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))
+	}
+	return lives, executions
 }
 
 // OverQuota is the error of a tenant that has used up a quota.

@@ -117,6 +117,15 @@ func TestOpsAreTotal(t *testing.T) {
 	for m := range rows {
 		t.Errorf("row of %s, which Service does not have", m)
 	}
+	for _, op := range brig.DoorOps {
+		if names[op.Name] || op.Method != "" || op.Sandbox || op.Role == brig.Nobody {
+			t.Errorf("a door's row %+v is there twice, Service's or open to nobody", op)
+		}
+		names[op.Name] = true
+		if err := brig.CheckScopes([]string{op.Name}); err != nil {
+			t.Errorf("%s is no scope: %v", op.Name, err)
+		}
+	}
 }
 
 func TestFormatBytes(t *testing.T) {

@@ -44,6 +44,9 @@ type Spec struct {
 	Workspace WorkspaceUse `json:",omitzero"`
 	// Require is the least that must be enforced; otherwise there is no sandbox.
 	Require Requirement `json:",omitzero"`
+	// Placement says where it wants to be. Default where its tenant's routing
+	// has it.
+	Placement Placement `json:",omitzero"`
 	// TTL is how long the sandbox lives without being used. Default 5 min.
 	TTL time.Duration
 	// FixedLease says that using the sandbox does not renew its lease: it ends
@@ -58,6 +61,9 @@ type Spec struct {
 	// Blank machines are nobody's yet: Instance.Bind gives them to somebody.
 	// They are made at low priority. The engine sets it for its pool.
 	Blank bool `json:",omitempty"`
+	// Held machines do not start their main program before Instance.Begin. The
+	// engine sets it where a workspace comes first.
+	Held bool `json:",omitempty"`
 }
 
 // Sandbox is what the world may know of one sandbox.
@@ -67,6 +73,8 @@ type Sandbox struct {
 	Spec     Spec
 	State    State
 	Provider string
+	// Route says why it is there.
+	Route Route `json:",omitzero"`
 	// Digest is the digest of the image that Spec.Image meant at creation.
 	Digest  string
 	Created time.Time
@@ -108,6 +116,7 @@ const (
 	Killed       ExitReason = "killed"        // somebody killed it
 	LeaseExpired ExitReason = "lease_expired" // nobody used it for its TTL
 	OutOfMem     ExitReason = "out_of_memory" // it hit its memory limit
+	OverTime     ExitReason = "over_quota"    // its tenant had used up a day's time
 	HungUp       ExitReason = "hung_up"       // whoever a one-shot was for went away
 	Crashed      ExitReason = "crashed"       // none of these: the machine failed
 )

@@ -23,6 +23,9 @@ type Secret struct {
 	// Exclusive refuses requests to these hosts that carry credentials which
 	// are not the placeholder.
 	Exclusive bool
+	// Plain lets the value go to these hosts in clear HTTP, for whoever is on
+	// the way to read. Otherwise a request that would take it there is refused.
+	Plain bool `json:",omitempty"`
 	// Version counts the values that it has had, from 1.
 	Version          int
 	Created, Updated time.Time
@@ -93,9 +96,9 @@ func (s *Secret) Check(value []byte) error {
 				WithHint("use header, query or body")
 		}
 	}
-	if len(s.Hosts) == 0 && (len(s.Places) > 0 || s.Exclusive) {
-		return InvalidField("hosts", "places and exclusive are for a secret with hosts").
-			WithHint("name the hosts that may get it, or leave the two out")
+	if len(s.Hosts) == 0 && (len(s.Places) > 0 || s.Exclusive || s.Plain) {
+		return InvalidField("hosts", "places, exclusive and plain are for a secret with hosts").
+			WithHint("name the hosts that may get it, or leave them out")
 	}
 	return s.checkValue(value)
 }

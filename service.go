@@ -107,13 +107,21 @@ type Service interface {
 	// How many, it says.
 	RotateKey(ctx context.Context) (int, error)
 
+	// Tools are functions that agents use.
+	ToolService
 	// Workspaces are directories that outlive sandboxes.
 	WorkspaceService
+	// Providers are where sandboxes are made.
+	ProviderService
 	// Capabilities says how far each area is enforced here. What was seen of it
 	// in a sandbox is in Sandbox.Enforcement, which Attest finds out anew, by
 	// looking at that very sandbox from its host and from inside.
 	Capabilities(ctx context.Context) (*Capabilities, error)
 	Attest(ctx context.Context, name string) (*Sandbox, error)
+
+	// Alerts says what is wrong with the service, the worst first, and what was
+	// of late.
+	Alerts(ctx context.Context) ([]Alert, error)
 
 	// Audit returns a page of the tenant's audit log, oldest first.
 	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)
@@ -126,6 +134,14 @@ type Service interface {
 	RevokeKey(ctx context.Context, id string) error
 	// CreateGrant makes a token of a part of the caller's rights.
 	CreateGrant(ctx context.Context, spec GrantSpec) (*NewGrant, error)
+
+	// CreateSession begins a session of the caller's own, who shows a key or
+	// has signed in. Sessions lists the caller's own, or to an admin all of a
+	// tenant's (the caller's by default). EndSession ends one of those; an empty
+	// id is the one by which the caller is here.
+	CreateSession(ctx context.Context) (*NewSession, error)
+	Sessions(ctx context.Context, tenant string) ([]*Session, error)
+	EndSession(ctx context.Context, id string) error
 
 	// CreateTenant makes a tenant of that name, quota and ceilings.
 	CreateTenant(ctx context.Context, t Tenant) (*Tenant, error)

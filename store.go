@@ -90,9 +90,22 @@ type Store interface {
 	// TouchKeys sets when keys, by their ids, were used.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 
+	// PutSession adds a session; FindSession finds it by its hash, or
+	// Unauthenticated. Sessions lists those of a tenant (AllTenants for every
+	// one) by Created, then ID. DeleteSession forgets one of a tenant's; no
+	// error when there is none. TouchSessions sets when some, by their ids,
+	// were used. PruneSessions forgets those that ended before now, or were
+	// last used before idle. DeleteKey forgets a key's sessions with it.
+	PutSession(ctx context.Context, s Session) error
+	FindSession(ctx context.Context, hash [32]byte) (*Session, error)
+	Sessions(ctx context.Context, tenant string) ([]*Session, error)
+	DeleteSession(ctx context.Context, tenant, id string) error
+	TouchSessions(ctx context.Context, used map[string]time.Time) error
+	PruneSessions(ctx context.Context, now, idle time.Time) error
+
 	// PutTenant adds a tenant or replaces the one of that name. GetTenant
 	// finds it; NotFound. Tenants lists all by name. DeleteTenant forgets one
-	// with its keys, secrets, outcomes and usage; its audit log stays.
+	// with its keys, sessions, secrets, tools, outcomes and usage; its audit log stays.
 	PutTenant(ctx context.Context, t *Tenant) error
 	GetTenant(ctx context.Context, name string) (*Tenant, error)
 	Tenants(ctx context.Context) ([]*Tenant, error)
@@ -126,6 +139,36 @@ type Store interface {
 	Secrets(ctx context.Context, tenant string) ([]*SealedSecret, error)
 	AllSecrets(ctx context.Context) ([]*SealedSecret, error)
 	DeleteSecret(ctx context.Context, tenant, name string, events ...Event) error
+
+	// PutToolSetup writes a setup, with its events, in place of the one of its
+	// tenant and kind if there is one, of which s then has ID, Created and
+	// CreatedBy. GetToolSetup is NotFound for one that the tenant has not;
+	// ToolSetups lists a tenant's by Created, then ID. DeleteToolSetup removes
+	// one with its variables.
+	PutToolSetup(ctx context.Context, s *ToolSetup, events ...Event) error
+	GetToolSetup(ctx context.Context, tenant, id string) (*ToolSetup, error)
+	ToolSetups(ctx context.Context, tenant string) ([]*ToolSetup, error)
+	DeleteToolSetup(ctx context.Context, tenant, id string, events ...Event) error
+	// PutToolVariable writes a variable, with its events: in place of the one of
+	// its id, and else of the one of its setup and key, of which x then has ID,
+	// Created and CreatedBy. A setup that the tenant has not is NotFound; a key
+	// that another one of the setup has is AlreadyExists. ChangeToolVariable does
+	// it in place of the one of its id alone, and is NotFound if that was removed
+	// meanwhile. GetToolVariable is
+	// NotFound for one that the tenant has not; ToolVariables lists a setup's by
+	// Created, then ID, AllToolVariables everybody's; DeleteToolVariable
+	// removes one.
+	PutToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
+	ChangeToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
+	GetToolVariable(ctx context.Context, tenant, id string) (*SealedToolVariable, error)
+	ToolVariables(ctx context.Context, tenant, setup string) ([]*SealedToolVariable, error)
+	AllToolVariables(ctx context.Context) ([]*SealedToolVariable, error)
+	DeleteToolVariable(ctx context.Context, tenant, id string, events ...Event) error
+
+	// PutSettings writes settings with their events, all or nothing; one of
+	// which the value is nil is removed. Settings lists all by name.
+	PutSettings(ctx context.Context, list []Setting, events ...Event) error
+	Settings(ctx context.Context) ([]Setting, error)
 
 	// Soon returns the same store with another promise: what is written
 	// through it outlives this process at once, and a power cut some 20

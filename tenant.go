@@ -9,8 +9,11 @@ import (
 // Tenant is who owns sandboxes, keys and what they use.
 type Tenant struct {
 	// Name is like a sandbox's: 1 to 63 of a-z, 0-9 and "-".
-	Name     string
-	Quota    Quota
+	Name  string
+	Quota Quota
+	// Budget is what executions of a calendar month, of UTC, may cost before an
+	// alert says so. It refuses nothing. Zero is none.
+	Budget   float64 `json:",omitempty"`
 	Ceilings Ceilings
 	Created  time.Time
 }
@@ -25,6 +28,8 @@ type Ceilings struct {
 	Images []string `json:",omitempty"`
 	// DigestsOnly refuses images that are not asked for by their digest.
 	DigestsOnly bool
+	// Screening refuses code, beside what the service refuses of everybody's.
+	Screening *Screening `json:",omitempty"`
 }
 
 // Check refuses ceilings that no request could keep.
@@ -34,6 +39,9 @@ func (c Ceilings) Check() error {
 	}
 	if c.MaxTTL < 0 || c.MaxLife < 0 || c.MaxTimeout < 0 {
 		return InvalidField("ceilings", "a duration is negative").WithHint("leave out what is not bounded")
+	}
+	if err := c.Screening.Check("ceilings.screening"); err != nil {
+		return err
 	}
 	for _, p := range c.Images {
 		if _, err := path.Match(p, ""); err != nil || p == "" {

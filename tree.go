@@ -40,6 +40,11 @@ type Trees interface {
 	// and ends with the call; what it was not read to is passed over. An error
 	// of on ends Pack, which returns it.
 	Pack(ctx context.Context, dir string, on func(Node, io.Reader) error) error
+	// Changed calls on as Pack does for files and links at and below absolute
+	// paths that were made or written since a moment, and for all directories
+	// there. Their paths are relative to the root. What is not there, or behind
+	// a link, is skipped.
+	Changed(ctx context.Context, paths []string, since time.Time, on func(Node, io.Reader) error) error
 	// Quiet asks all programs to end, waits for grace and kills them. The
 	// machine goes on.
 	Quiet(ctx context.Context, grace time.Duration) error

@@ -2,6 +2,7 @@ package brig
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -37,6 +38,10 @@ type WorkspaceVersion struct {
 	Sandbox ID `json:",omitempty"`
 	// Restored is the version whose content this is again.
 	Restored int `json:",omitempty"`
+	// Captured is how many files and links from outside /workspace are with it,
+	// CapturedSize their bytes. No sandbox begins with them.
+	Captured     int   `json:",omitempty"`
+	CapturedSize int64 `json:",omitempty"`
 }
 
 // WorkspaceMode says what becomes of what a sandbox writes in its workspace.
@@ -67,6 +72,9 @@ type WorkspaceUse struct {
 	// Prefixes are the paths, relative to /workspace, at and below which a
 	// commit may change something. Default everywhere.
 	Prefixes []string `json:",omitzero"`
+	// Capture are absolute paths outside /workspace. What the sandbox has
+	// written at and below them comes along with a commit. Default none.
+	Capture []string `json:",omitzero"`
 	// Version is the one that the sandbox begins with. Default the newest. In
 	// a sandbox that exists it is what the next commit is compared with.
 	Version int `json:",omitempty"`
@@ -88,6 +96,9 @@ type WorkspaceCommit struct {
 	// why; as many as of Changes. Passed counts all.
 	Skipped []WorkspaceSkip
 	Passed  int
+	// Captured are the files and links from outside /workspace that are with the
+	// version, at most MaxWorkspaceCaptured.
+	Captured []WorkspaceFile `json:",omitzero"`
 	// Error says why nothing was committed at a sandbox's end.
 	Error *ProgramError `json:",omitempty"`
 }
@@ -113,7 +124,19 @@ const (
 	WorkspaceRemoved WorkspaceChangeKind = "removed"
 )
 
-// WorkspaceSkip is a path that was left out of a version, and why.
+// WorkspaceFile is a file or a link of a version.
+type WorkspaceFile struct {
+	// Path is where it was in the sandbox, absolute and written as in
+	// WorkspaceChange.
+	Path   string
+	Type   EntryType
+	Mode   uint32
+	Size   int64
+	Target string `json:",omitempty"` // of a link
+}
+
+// WorkspaceSkip is a path that was left out of a version, and why. It is
+// relative to /workspace, or absolute where something was to be captured.
 type WorkspaceSkip struct{ Path, Reason string }
 
 // The bounds of a workspace.
@@ -122,7 +145,10 @@ const (
 	MaxWorkspaceFile   = 16 * GiB // bytes of one file
 	MaxWorkspaceSize   = 64 * GiB // bytes of a version
 	MaxWorkspaceTold   = 1000     // paths that an answer names
-	MaxWorkspacePrefix = 64       // prefixes of a sandbox
+	MaxWorkspacePrefix = 64       // prefixes of a sandbox, and paths to capture
+
+	MaxWorkspaceCaptured     = 1000      // files and links from outside /workspace
+	MaxWorkspaceCapturedSize = 256 * MiB // their bytes
 )
 
 // WorkspaceService is what a Service does with workspaces.
@@ -139,6 +165,14 @@ type WorkspaceService interface {
 	// DiffWorkspace lists the paths in which two versions differ. Version 0 is
 	// the empty one before the first.
 	DiffWorkspace(ctx context.Context, name string, from, to int) ([]WorkspaceChange, error)
+	// WorkspaceFiles lists the files and links of a version at and below an
+	// absolute path, by path: those in /workspace and those that were captured
+	// outside. Version 0 is the newest, an empty path everywhere.
+	WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]WorkspaceFile, error)
+	// ReadWorkspaceFile opens a file of a version, by its path as WorkspaceFiles
+	// has it, and says how many bytes it has. The caller closes it. A content
+	// that is not what was written fails before its end.
+	ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error)
 	// RestoreWorkspace makes a new version with the content of an old one.
 	RestoreWorkspace(ctx context.Context, name string, version int) (*WorkspaceVersion, error)
 	// CommitWorkspace makes a version of what a sandbox has at /workspace: its
