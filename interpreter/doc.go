@@ -17,6 +17,7 @@
 //	{"op":"warm"}     load what programs are likely to use
 //	{"op":"ping"}     answer {"type":"pong","nonce":…}
 //	{"op":"cell"}     run code in the interpreter's own name space, and keep it
+//	{"op":"step"}     run a cell with what the cells before have left elsewhere
 //	{"op":"program"}  run a whole program, once, and exit as it does
 //
 // Between cell and its end it may say, in this order: started, any number of

@@ -58,7 +58,7 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 	theirs := os.NewFile(uintptr(pair[1]), "socket of the driver")
 	defer theirs.Close()
 	d.cmd.ExtraFiles = []*os.File{theirs}
-	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, env...)
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "TMPDIR=" + t.TempDir()}, env...)
 	d.cmd.Dir = d.dir
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if d.stdin, err = d.cmd.StdinPipe(); err != nil {

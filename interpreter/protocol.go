@@ -4,9 +4,9 @@ import "encoding/json"
 
 // Order is what a driver is told to do.
 type Order struct {
-	Op    string `json:"op"` // "warm", "ping", "chdir", "cell", "program"
+	Op    string `json:"op"` // "warm", "ping", "chdir", "cell", "step", "program"
 	Nonce string `json:"nonce,omitempty"`
-	// Code is the source of a cell or a program.
+	// Code is the source of a cell, a step or a program.
 	Code string `json:"code,omitempty"`
 	// Env is set for a cell and taken back after it; for a program it is set.
 	Env map[string]string `json:"env,omitempty"`
@@ -17,6 +17,10 @@ type Order struct {
 	// Limits are resource limits that a program takes on before it runs:
 	// "nproc" and "nofile".
 	Limits map[string]uint64 `json:"limits,omitempty"`
+	// State is what the steps before a step have left, and Count how many there
+	// were: a step is a cell whose driver has seen none of those before it.
+	State json.RawMessage `json:"state,omitempty"`
+	Count int             `json:"count,omitempty"`
 }
 
 // Message is what a driver says.
@@ -48,6 +52,9 @@ type Message struct {
 	Returned  json.RawMessage `json:"returned,omitempty"`
 	Failure   *Failure        `json:"failure,omitempty"`
 	Artifacts bool            `json:"artifacts,omitempty"`
+
+	// Of a step's end: what it leaves for the next.
+	State json.RawMessage `json:"state,omitempty"`
 }
 
 // Failure is how a program's own exception ended it.

@@ -158,7 +158,7 @@ class Channel:
             parts.append(part)
         line, _, self.rest = b"".join(parts).partition(b"\n")
         text = line.decode("utf-8")
-        if '"arguments"' in text:
+        if '"arguments"' in text or '"state"' in text:
             Json.load()
         return (Json.loads or decode)(text)
 
@@ -662,6 +662,9 @@ def serve(channel):
             change_directory(order["cwd"])
         elif op == "cell":
             Cells.load(channel).cell(order)
+        elif op == "step":
+            confine(order.get("limits"))
+            Cells.load(channel).step(order)
         elif op == "program":
             program(order, channel)
 

@@ -146,6 +146,35 @@ class Shell:
         self.magic = None
 
     def cell(self, order):
+        self.perform(order)
+        self.channel.say({"type": "end"})
+
+    def step(self, order):
+        """Run a cell of a notebook of which this interpreter has seen nothing,
+        with what its cells before have left, and say what it leaves itself."""
+        self.count = order.get("count") or 0
+        state = driver.sibling("python_state")
+        given = dict(self.space)
+        missing = state.restore(self, order.get("state"), given)
+        self.note("was not carried into this step", missing)
+        error = self.perform(order)
+        document, dropped = state.capture(self, given)
+        self.note("is not carried to the next step", dropped)
+        self.channel.say({"type": "end", "code": int(error is not None), "state": driver.Encoded(document)})
+
+    def knows(self, file):
+        """Take in that a source is that of a cell before."""
+
+    def note(self, what, names):
+        """Say on standard error what is left out, and why."""
+        for name, why in names.items():
+            text = "brig: %s %s: %s\n" % (name, what, why)
+            driver.attempt(lambda: sys.__stderr__.write(text))
+        if names:
+            flush()
+
+    def perform(self, order):
+        """Run a cell and tell of it. Return what it raised."""
         self.count += 1
         self.channel.say({"type": "started", "count": self.count})
         before = {}
@@ -170,7 +199,7 @@ class Shell:
         flush()
         if error is not None:
             self.channel.say(self.describe(error))
-        self.channel.say({"type": "end"})
+        return error
 
     def idle(self):
         """Let tasks go on until there is an order."""

@@ -117,7 +117,8 @@ def open_shell(channel, base):
             for name in ("_", "__", "___"):
                 del self.space[name]
             # It would else make a folder in the user's home.
-            os.environ.setdefault("IPYTHONDIR", tempfile.mkdtemp(prefix="ipython-"))
+            if "IPYTHONDIR" not in os.environ:
+                os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
             self.ipython = Interactive.instance(
                 config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special
             )
@@ -132,6 +133,12 @@ def open_shell(channel, base):
             if error is not None:
                 raise error
             return done.result
+
+        def knows(self, file):
+            """Have tracebacks call it by its number, as those of its own."""
+            found = re.match(r"<ipython-input-(\d+)-", file)
+            if found:
+                self.ipython.compile._filename_map[file] = int(found.group(1))
 
         def show_result(self, value):
             forms = self.ipython.forms or {}

@@ -1,0 +1,766 @@
+# What one step of a notebook leaves for the next, which runs in a sandbox of
+# its own: a JSON document of variables, functions, classes and imports. It has
+# been in the hands of code that nobody trusts, so it is data: whatever it says,
+# making the names again calls nothing that it brings. Functions are compiled and
+# not run, and no class has a method while anything is made of it. `driver` is
+# python.py.
+import ast
+import base64
+import builtins
+import collections
+import copy
+import datetime
+import decimal
+import fractions
+import functools
+import importlib
+import inspect
+import json
+import linecache
+import pathlib
+import re
+import sys
+import types
+import uuid
+
+VERSION = 1
+dumps = json.JSONEncoder(allow_nan=False).encode
+# How much a step may leave, in bytes of JSON. The host has a bound of its own.
+MOST = 6 << 20
+
+# Names of Python's own, and of the history of cells.
+RESERVED = re.compile(r"__.*__$|_+$|_i*\d*$|_[iod]h$|_exit_code$|get_ipython$|display$")
+
+# Sources that are in no file.
+CELL = re.compile(r"Cell \[\d+\]$|<ipython-input-\d+-\w+>$")
+
+# Of a class: made with it, or never to be carried.
+BY_ITSELF = {
+    "__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__firstlineno__",
+    "__static_attributes__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__annotations__",
+    "__orig_bases__", "__parameters__", "__annotate_func__", "__annotations_cache__", "__conditional_annotations__",
+}
+FORBIDDEN = {"__del__", "__class__", "__bases__", "__mro__", "__slots__", "__dict__", "__weakref__"}
+
+# Values that are a text: what they are, how they are written and read.
+TEXTS = {
+    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), base64.b64decode),
+    "bytearray": (bytearray, lambda v: base64.b64encode(v).decode(), lambda s: bytearray(base64.b64decode(s))),
+    "float": (float, repr, float),
+    "complex": (complex, repr, complex),
+    "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+    "time": (datetime.time, datetime.time.isoformat, datetime.time.fromisoformat),
+    "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "fraction": (fractions.Fraction, str, fractions.Fraction),
+    "uuid": (uuid.UUID, str, uuid.UUID),
+    "path": (type(pathlib.Path()), str, pathlib.Path),
+}
+# Values that hold others, and what makes them of a list of those.
+LISTS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+DICTS = {"dict": dict, "ordered": collections.OrderedDict, "counter": collections.Counter}
+KINDS = {made: name for name, made in (*LISTS.items(), *DICTS.items())}
+KINDS.update({row[0]: name for name, row in TEXTS.items()})
+
+
+class Uncarried(Exception):
+    """A value that the document has no word for."""
+
+
+def plain_name(name):
+    """A name that a program uses: Python itself looks at none of those, and the
+    shell keeps its history elsewhere."""
+    return isinstance(name, str) and name.isidentifier() and not RESERVED.match(name)
+
+
+# -- Where functions come from ------------------------------------------------
+
+
+class Sources:
+    """The sources that functions are written in, and what is found in them."""
+
+    def __init__(self):
+        self.texts = {}
+        self.found = {}
+
+    def definitions(self, file, line, name):
+        """The definitions of a function that begin at a line, each with the
+        class that it is in."""
+        if file not in self.found:
+            self.found[file] = list(walk(ast.parse(self.texts[file])))
+        return [(node, owner) for node, owner in self.found[file] if begin(node) == line and called(node) == name]
+
+    def code(self, file, line, name, nth, free):
+        """The compiled code of a definition. Nothing is run for it."""
+        node, owner = self.definitions(file, line, name)[nth]
+        return compiled(node, owner, file, free)
+
+
+def walk(node, owner=""):
+    """All functions below a node, with the class that they are methods of."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield child, owner
+        yield from walk(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+
+def begin(node):
+    return min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])])
+
+
+def called(node):
+    return getattr(node, "name", "<lambda>")
+
+
+def compiled(node, owner, file, free):
+    """The code object of a definition within a function that has free names."""
+    first = begin(node)
+    node = Private(owner).visit(copy.deepcopy(node))
+    node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
+    node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    if not isinstance(node, ast.Lambda):
+        node.decorator_list, node.returns = [], None
+    body = [ast.Expr(node)]
+    if not isinstance(node, ast.Lambda):
+        # What calls itself by its name means the global one.
+        body = [ast.Global([node.name]), node] if node.name not in free else [node]
+    names = [ast.arg(n) for n in free]
+    outer = ast.FunctionDef("outer", ast.arguments([], names, None, [], [], None, []), body, [])
+    for each in (node, outer):
+        if "type_params" in each._fields:
+            each.type_params = []
+    tree = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
+    made = constant(compile(tree, file, "exec", dont_inherit=True), "outer")
+    # A decorator's line is the first of what it decorates.
+    return constant(made, called(node)).replace(co_firstlineno=first)
+
+
+def constant(code, name):
+    """The code of a function among the constants of another."""
+    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+
+
+class Private(ast.NodeTransformer):
+    """Writes out the names of a class's own: __x is _Class__x."""
+
+    def __init__(self, owner):
+        self.owner = owner.lstrip("_")
+
+    def name(self, text):
+        hidden = self.owner and text.startswith("__") and not text.endswith("__")
+        return "_" + self.owner + text if hidden else text
+
+    def visit_Name(self, node):
+        node.id = self.name(node.id)
+        return node
+
+    def visit_Attribute(self, node):
+        node.attr = self.name(node.attr)
+        return self.generic_visit(node)
+
+    def visit_arg(self, node):
+        node.arg = self.name(node.arg)
+        return node
+
+    def visit_ClassDef(self, node):
+        return node  # it has private names of its own
+
+
+# -- Writing ------------------------------------------------------------------
+
+
+class Writer:
+    """Makes the document of a name space."""
+
+    def __init__(self, shell):
+        self.shell = shell
+        self.space = shell.space
+        self.sources = Sources()
+        self.heap = []
+        self.seen = {}
+        self.keep = []
+        self.dropped = {}
+
+    def document(self, given):
+        """All names but those that were given, each whole or not at all."""
+        names, size = {}, 0
+        for name, value in list(self.space.items()):
+            if not plain_name(name) or name in given:
+                continue
+            mark, files = len(self.heap), set(self.sources.texts)
+            try:
+                word = self.value(value)
+                more = len(dumps([name, word, self.heap[mark:]]))
+                more += sum([len(t) for f, t in self.sources.texts.items() if f not in files])
+                if size + more > MOST:
+                    raise Uncarried("it is too large")
+                names[name], size = word, size + more
+            except Uncarried as exc:
+                self.dropped[name] = str(exc)
+            except RecursionError:
+                self.dropped[name] = "it is nested too deeply"
+            except Exception as exc:
+                self.dropped[name] = "%s: %s" % (type(exc).__name__, driver.message(exc))
+            if name in self.dropped:
+                del self.heap[mark:]
+                self.seen = {k: n for k, n in self.seen.items() if n < mark}
+                for file in set(self.sources.texts) - files:
+                    del self.sources.texts[file]
+        return {"v": VERSION, "names": names, "heap": self.heap, "sources": self.sources.texts}
+
+    def value(self, value):
+        """One value as JSON: itself, or where it stands on the heap."""
+        if value is None or type(value) in (bool, str, int):
+            return value
+        if type(value) is float and value - value == 0:
+            return value
+        if id(value) in self.seen:
+            return {"at": self.seen[id(value)]}
+        at = len(self.heap)
+        self.seen[id(value)] = at
+        self.keep.append(value)
+        self.heap.append(None)
+        self.heap[at] = self.node(value)
+        return {"at": at}
+
+    def values(self, values):
+        return [self.value(v) for v in values]
+
+    def pairs(self, pairs):
+        return [[self.key(k), self.value(v)] for k, v in pairs]
+
+    def key(self, value):
+        """A value that others are found by, as it is now."""
+        kind = type(value)
+        if any(own(c) and c.__dict__.get("__hash__") and not generated(c.__dict__["__hash__"]) for c in kind.__mro__):
+            raise Uncarried("%s says itself what it is found by" % kind.__name__)
+        return self.value(value)
+
+    def node(self, value):
+        kind = type(value)
+        name = KINDS.get(kind)
+        if name in ("set", "frozenset"):
+            return [name, [self.key(v) for v in value]]
+        if name in LISTS:
+            return [name, self.values(value)]
+        if name in DICTS:
+            return [name, self.pairs(value.items())]
+        if kind in (datetime.datetime, datetime.time) and type(value.tzinfo) not in (type(None), datetime.timezone):
+            raise Uncarried("its time zone is a %s" % type(value.tzinfo).__name__)
+        if name in TEXTS:
+            return [name, TEXTS[name][1](value)]
+        for test, write in WRITERS:
+            if test(value):
+                return write(self, value)
+        return self.instance(value)
+
+    def default(self, value):
+        return ["default", self.value(value.default_factory), self.pairs(value.items())]
+
+    def array(self, value):
+        if value.dtype.hasobject or value.dtype.names:
+            raise Uncarried("an array of %s" % value.dtype)
+        data = base64.b64encode(value.tobytes()).decode()
+        return ["array", value.dtype.str, list(value.shape), data, type(value).__name__ != "ndarray"]
+
+    def image(self, value):
+        import io
+
+        buffer = io.BytesIO()
+        value.save(buffer, format="PNG")
+        return ["image", base64.b64encode(buffer.getvalue()).decode()]
+
+    def frame(self, value):
+        import pandas
+
+        if isinstance(value, pandas.Series):
+            return ["series", self.column(value.index), self.column(value), self.value(value.name)]
+        columns = [self.column(value.iloc[:, i]) for i in range(value.shape[1])]
+        return ["frame", self.column(value.index), self.column(value.columns), columns]
+
+    def column(self, column):
+        """The values of a series or an index, with its name and type."""
+        import numpy
+
+        if not isinstance(column.dtype, numpy.dtype) or getattr(column, "nlevels", 1) > 1:
+            raise Uncarried("a column of %s" % column.dtype)
+        objects = column.dtype.hasobject
+        values = self.values(column.tolist()) if objects else self.value(column.to_numpy())
+        return [values, self.value(column.name), objects]
+
+    def module(self, value):
+        if sys.modules.get(value.__name__) is not value:
+            raise Uncarried("it is a module that import does not find")
+        return ["module", value.__name__]
+
+    def function(self, value):
+        if value.__globals__ is not self.space:
+            return self.reference(value)
+        code = value.__code__
+        file = code.co_filename
+        if file not in self.sources.texts:
+            lines = linecache.getlines(file)
+            if not lines:
+                raise Uncarried("nobody knows its source")
+            self.sources.texts[file] = self.shell.translate("".join(lines))
+        found = self.sources.definitions(file, code.co_firstlineno, code.co_name)
+        made = [again(n, owner, file, code) for n, owner in found]
+        same = [i for i, c in enumerate(made) if c and body(c) == body(code)]
+        # A call of something that the same cell imports is compiled otherwise.
+        near = [i for i, c in enumerate(made) if c and body(c)[1:] == body(code)[1:]]
+        if not same and len(near) != 1:
+            raise Uncarried("its source is not what it was made of")
+        cells = [[n, self.cell(c)] for n, c in zip(code.co_freevars, value.__closure__ or ())]
+        about = {"name": value.__name__, "qualname": value.__qualname__, "doc": value.__doc__}
+        about["defaults"] = self.value(value.__defaults__)
+        about["kwdefaults"] = self.value(value.__kwdefaults__)
+        about["dict"] = self.pairs(value.__dict__.items())
+        return ["function", file, code.co_firstlineno, code.co_name, (same or near)[0], cells, about]
+
+    def cell(self, cell):
+        try:
+            return [self.value(cell.cell_contents)]
+        except ValueError:
+            return []  # nothing is in it yet
+
+    def reference(self, value):
+        """Something that import finds."""
+        around = (value, type(value), type(getattr(value, "__self__", None)))
+        for module in [getattr(v, "__module__", None) for v in around]:
+            for path in [getattr(value, n, None) for n in ("__qualname__", "__name__", "_name")]:
+                if module != "__main__" and find(sys.modules.get(module), path) is value:
+                    return ["global", module, path]
+        raise Uncarried("import does not find this %s" % type(value).__name__)
+
+    def method(self, value):
+        try:
+            return self.reference(value)
+        except Uncarried:
+            return ["method", self.value(value.__func__), self.value(value.__self__)]
+
+    def kind(self, value):
+        """A class: one that import finds, or all of one of the program's own."""
+        if value.__module__ != "__main__":
+            return self.reference(value)
+        if type(value).__module__ == "enum":
+            return self.enum(value)
+        if "_fields" in value.__dict__ and value.__bases__ == (tuple,):
+            if any(isinstance(v, types.FunctionType) and v.__globals__ is self.space for v in value.__dict__.values()):
+                raise Uncarried("a named tuple with methods of its own")
+            defaults = [value._field_defaults[f] for f in value._fields if f in value._field_defaults]
+            return ["fields", value.__name__, list(value._fields), self.values(defaults)]
+        if own(type(value)):
+            raise Uncarried("its class is one of the program's own")
+        if "__del__" in value.__dict__ or "__slots__" in value.__dict__:
+            raise Uncarried("a class that has __del__ or __slots__")
+        bases = self.values(value.__bases__)
+        about = {"meta": self.value(type(value)), "qualname": value.__qualname__, "data": None}
+        params = value.__dict__.get("__dataclass_params__")
+        skip = BY_ITSELF
+        if params is not None:
+            about["data"] = self.dataclass(value, params)
+            skip = skip | {n for n, v in value.__dict__.items() if generated(v)} | set(value.__dataclass_fields__)
+        attributes = [[n, self.attribute(v)] for n, v in value.__dict__.items() if n not in skip]
+        return ["class", value.__name__, bases, attributes, about]
+
+    def dataclass(self, value, params):
+        import dataclasses
+
+        flags = {n: getattr(params, n) for n in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
+        fields = []
+        for name in inspect.get_annotations(value):
+            field = value.__dataclass_fields__.get(name)
+            if field is None:
+                continue
+            made = {n: getattr(field, n) for n in ("init", "repr", "compare", "kw_only")}
+            default, factory = field.default, field.default_factory
+            given = [] if default is dataclasses.MISSING else ["default", self.value(default)]
+            given = given if factory is dataclasses.MISSING else ["default_factory", self.value(factory)]
+            fields.append([name, made, given])
+        return [flags, fields]
+
+    def attribute(self, value):
+        if isinstance(value, (staticmethod, classmethod)):
+            return [type(value).__name__, self.value(value.__func__)]
+        if type(value) is property:
+            return ["property", self.values([value.fget, value.fset, value.fdel]), value.__doc__]
+        return ["value", self.value(value)]
+
+    def enum(self, value):
+        extra = [v for n, v in value.__dict__.items() if isinstance(v, types.FunctionType) and v.__globals__ is self.space]
+        if extra or len(value.__bases__) != 1:
+            raise Uncarried("an enumeration with methods of its own")
+        members = [[n, self.value(m.value)] for n, m in value.__members__.items()]
+        return ["enum", value.__name__, self.value(value.__bases__[0]), members]
+
+    def instance(self, value):
+        kind = type(value)
+        if type(kind).__module__ == "enum":
+            return ["member", self.value(kind), value.name]
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return ["record", self.value(kind), self.values(value)]
+        if not simple(kind):
+            try:
+                return self.reference(value)
+            except Uncarried:
+                raise Uncarried("a %s.%s" % (kind.__module__, kind.__qualname__)) from None
+        return ["object", self.value(kind), self.pairs(value.__dict__.items())]
+
+
+def again(node, owner, file, code):
+    """What a definition is compiled to; None if it cannot be what code is."""
+    try:
+        return compiled(node, owner, file, code.co_freevars)
+    except (SyntaxError, StopIteration):
+        return None
+
+
+def body(code):
+    """All that a code object does. Before Python 3.11 it has the full names of
+    the functions in it, which are others within another function."""
+    plain = [re.sub(r"^.*<locals>\.", "", c) if isinstance(c, str) else c for c in code.co_consts]
+    constants = [body(c)[1:] if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in plain]
+    return code.co_code, code.co_names, code.co_varnames, constants
+
+
+def find(module, path):
+    for part in (path or "").split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def own(kind):
+    """A class that the program has made."""
+    return kind.__module__ == "__main__"
+
+
+def generated(value):
+    """A method that dataclass has written."""
+    value = getattr(value, "__wrapped__", value)
+    return isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
+
+
+def simple(kind):
+    """A class of which an object is what is in its __dict__ and nothing more."""
+    hooks = ("__del__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+    return (
+        kind.__new__ is object.__new__
+        and kind.__dictoffset__ != 0
+        and (own(kind) or kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__)
+        and not any(hasattr(kind, h) for h in hooks)
+        and not any(c.__dict__.get("__slots__") for c in kind.__mro__)
+    )
+
+
+def is_array(value):
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and (type(value) is numpy.ndarray or isinstance(value, numpy.generic))
+
+
+def is_frame(value):
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and type(value) in (pandas.DataFrame, pandas.Series)
+
+
+def is_image(value):
+    image = sys.modules.get("PIL.Image")
+    return image is not None and isinstance(value, image.Image)
+
+
+def of(*kinds):
+    return lambda value: type(value) in kinds
+
+
+WRITERS = (
+    (of(types.ModuleType), Writer.module),
+    (of(types.FunctionType), Writer.function),
+    (lambda v: isinstance(v, type), Writer.kind),
+    (of(types.BuiltinFunctionType), Writer.reference),
+    (of(types.MethodType), Writer.method),
+    (of(functools.partial), lambda w, v: ["partial", w.value(v.func), w.values(v.args), w.pairs(v.keywords.items())]),
+    (of(collections.defaultdict), Writer.default),
+    (of(collections.deque), lambda w, v: ["deque", w.values(v), v.maxlen]),
+    (of(range), lambda w, v: ["range", v.start, v.stop, v.step]),
+    (of(slice), lambda w, v: ["slice"] + w.values([v.start, v.stop, v.step])),
+    (of(datetime.timezone), lambda w, v: ["zone", v.utcoffset(None).total_seconds(), v.tzname(None)]),
+    (of(datetime.timedelta), lambda w, v: ["span", v.days, v.seconds, v.microseconds]),
+    (of(re.Pattern), lambda w, v: ["pattern", w.value(v.pattern), v.flags]),
+    (lambda v: v is Ellipsis or v is NotImplemented, lambda w, v: ["global", "builtins", repr(v)]),
+    (is_array, Writer.array),
+    (is_frame, Writer.frame),
+    (is_image, Writer.image),
+)
+
+
+# -- Reading ------------------------------------------------------------------
+
+
+class Reader:
+    """Makes the names of a document. What is wrong with it is nobody's fault
+    but its writer's: the name is left out, and that is said."""
+
+    def __init__(self, shell, document, given):
+        self.shell = shell
+        self.space = shell.space
+        self.reserved = given
+        self.heap = document.get("heap")
+        self.sources = Sources()
+        self.sources.texts = document.get("sources")
+        self.made = {}
+        self.broken = set()
+        self.later = [[], [], []]
+
+    def fill(self, names):
+        """Bind the names; return those that could not be, with the reason."""
+        missing, values = {}, {}
+        for name, word in names.items():
+            if not plain_name(name) or name in self.reserved:
+                continue  # no writer of ours has written that
+            before = set(self.made)
+            try:
+                values[name] = self.value(word)
+            except Exception as exc:
+                missing[name] = driver.message(exc) or type(exc).__name__
+                self.broken |= set(self.made) - before
+        # Objects first, since sets look at them; methods last.
+        for steps in self.later:
+            for step in steps:
+                driver.attempt(step)
+        self.space.update(values)
+        for file, text in self.sources.texts.items():
+            if not CELL.match(file):
+                continue  # a file that the sandbox has, or has not: its lines are its own
+            linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+            driver.attempt(lambda: self.shell.knows(file))
+        return missing
+
+    def value(self, word):
+        if type(word) is not dict:
+            return word
+        at = word["at"]
+        if at in self.broken:
+            raise Uncarried("a part of it could not be made")
+        if at not in self.made:
+            node = self.heap[at]
+            getattr(self, "make_" + node[0], self.make)(at, *node)
+        return self.made[at]
+
+    def values(self, words):
+        return [self.value(w) for w in words]
+
+    def pairs(self, pairs):
+        return [(self.value(k), self.value(v)) for k, v in pairs]
+
+    def texts(self, pairs):
+        return {k: v for k, v in self.pairs(pairs) if type(k) is str}
+
+    def make(self, at, kind, *rest):
+        if kind in TEXTS:
+            self.made[at] = TEXTS[kind][2](rest[0])
+        elif kind in ("tuple", "frozenset"):
+            self.made[at] = LISTS[kind](self.values(rest[0]))
+        elif kind in LISTS or kind in DICTS:
+            made = self.made[at] = (LISTS.get(kind) or DICTS[kind])()
+            items = self.values(rest[0]) if kind in LISTS else self.pairs(rest[0])
+            self.later[1].append(lambda: made.extend(items) if kind == "list" else made.update(items if kind == "set" else dict(items)))
+        else:
+            raise Uncarried("unknown: %r" % (kind,))
+
+    def make_default(self, at, _, factory, pairs):
+        made = self.made[at] = collections.defaultdict(self.value(factory))
+        items = self.pairs(pairs)
+        self.later[1].append(lambda: made.update(items))
+
+    def make_deque(self, at, _, values, most):
+        made = self.made[at] = collections.deque([], most)
+        items = self.values(values)
+        self.later[1].append(lambda: made.extend(items))
+
+    def make_range(self, at, _, *words):
+        self.made[at] = range(*words)
+
+    def make_slice(self, at, _, *words):
+        self.made[at] = slice(*self.values(words))
+
+    def make_span(self, at, _, *words):
+        self.made[at] = datetime.timedelta(*words)
+
+    def make_zone(self, at, _, seconds, name):
+        offset = datetime.timedelta(seconds=seconds)
+        made = datetime.timezone(offset)
+        self.made[at] = made if made.tzname(None) == name else datetime.timezone(offset, name)
+
+    def make_pattern(self, at, _, pattern, flags):
+        self.made[at] = re.compile(self.value(pattern), flags & ~re.DEBUG)
+
+    def make_array(self, at, _, dtype, shape, data, scalar):
+        import numpy
+
+        made = numpy.frombuffer(base64.b64decode(data), numpy.dtype(str(dtype))).reshape(shape)
+        self.made[at] = made[()] if scalar else made.copy()
+
+    def make_image(self, at, _, data):
+        import io
+
+        import PIL.Image
+
+        self.made[at] = PIL.Image.open(io.BytesIO(base64.b64decode(data)), formats=["PNG"]).copy()
+
+    def column(self, values, name, objects):
+        """An index; a column is one without its name."""
+        import pandas
+
+        values = self.values(values) if objects else self.value(values)
+        return pandas.Index(values, dtype=object if objects else values.dtype, name=self.value(name))
+
+    def make_series(self, at, _, index, column, name):
+        import pandas
+
+        values = self.column(*column).to_numpy()
+        index, name = self.column(*index), self.value(name)
+        self.made[at] = pandas.Series(values, index=index, name=name)
+
+    def make_frame(self, at, _, index, names, columns):
+        import pandas
+
+        index, names = self.column(*index), self.column(*names)
+        made = pandas.DataFrame({i: self.column(*c).to_numpy() for i, c in enumerate(columns)}, index=index)
+        made.columns = names
+        self.made[at] = made
+
+    def make_module(self, at, _, name):
+        self.made[at] = importlib.import_module(name)
+
+    def make_global(self, at, _, module, path):
+        found = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        self.made[at] = found
+
+    def make_function(self, at, _, file, line, name, nth, cells, about):
+        free = [n for n, _ in cells]
+        if not all(isinstance(n, str) and n.isidentifier() for n in free):
+            raise Uncarried("a free name that is none")
+        code = self.sources.code(file, line, name, nth, free)
+        made = {n: types.CellType() for n in free}
+        closure = tuple([made[n] for n in code.co_freevars])
+        function = self.made[at] = types.FunctionType(code, self.space, str(about["name"]), None, closure)
+        contents = [(made[n], self.values(c)) for n, c in cells]
+        defaults, kwdefaults = self.value(about["defaults"]), self.value(about["kwdefaults"])
+        its = self.texts(about["dict"])
+        qualname, doc = str(about["qualname"]), about["doc"]
+
+        def finish():
+            for cell, content in contents:
+                if content:
+                    cell.cell_contents = content[0]
+            function.__defaults__, function.__kwdefaults__ = defaults, kwdefaults
+            function.__dict__.update(its)
+            function.__qualname__, function.__doc__ = qualname, doc
+
+        self.later[1].append(finish)
+
+    def make_method(self, at, _, function, owner):
+        function = self.value(function)
+        if type(function) is not types.FunctionType:
+            raise Uncarried("a method of no function")
+        self.made[at] = types.MethodType(function, self.value(owner))
+
+    def make_partial(self, at, _, function, args, keywords):
+        self.made[at] = functools.partial(self.value(function), *self.values(args), **self.texts(keywords))
+
+    def make_fields(self, at, _, name, fields, defaults):
+        made = collections.namedtuple(name, fields, defaults=self.values(defaults), module="__main__")
+        self.made[at] = made
+
+    def make_record(self, at, _, kind, values):
+        kind = self.value(kind)
+        if not (isinstance(kind, type) and issubclass(kind, tuple)):
+            raise Uncarried("a record of no such kind")
+        self.made[at] = tuple.__new__(kind, self.values(values))
+
+    def make_enum(self, at, _, name, base, members):
+        import enum
+
+        base = self.value(base)
+        if base not in (enum.Enum, enum.IntEnum, enum.Flag, enum.IntFlag, getattr(enum, "StrEnum", None)):
+            raise Uncarried("an enumeration of another kind")
+        pairs = [(n, self.value(v)) for n, v in members]
+        if not all(plain_name(n) for n, _ in pairs) or not all(type(v) in (int, str, float, bool) for _, v in pairs):
+            raise Uncarried("an enumeration of such members")
+        self.made[at] = base(str(name), pairs, module="__main__")
+
+    def make_member(self, at, _, kind, name):
+        import enum
+
+        kind = self.value(kind)
+        if not isinstance(kind, enum.EnumMeta):
+            raise Uncarried("a member of no enumeration")
+        self.made[at] = kind.__members__[name]
+
+    def make_class(self, at, _, name, bases, attributes, about):
+        bases, meta = tuple(self.values(bases)), self.value(about["meta"])
+        if not all(isinstance(b, type) for b in bases) or not isinstance(meta, type) or not issubclass(meta, type) or own(meta):
+            raise Uncarried("a class of no such kind")
+        space = {"__module__": "__main__", "__qualname__": str(about["qualname"])}
+        made = self.made[at] = types.new_class(str(name), bases, {"metaclass": meta}, lambda ns: ns.update(space))
+        if about["data"] is not None:
+            self.data(made, *about["data"])
+        its = [(n, self.attribute(*v)) for n, v in attributes if isinstance(n, str) and n not in FORBIDDEN | BY_ITSELF]
+        # By type's own way: a class that came along may have another.
+        self.later[2].append(lambda: [driver.attempt(functools.partial(type.__setattr__, made, n, v)) for n, v in its])
+
+    def data(self, made, flags, fields):
+        import dataclasses
+
+        notes = {}
+        for name, given, default in fields:
+            if not plain_name(name):
+                raise Uncarried("a field of no such name")
+            options = {n: bool(given[n]) for n in ("init", "repr", "compare", "kw_only")}
+            if default:
+                options[str(default[0])] = self.value(default[1])
+            notes[name] = object
+            setattr(made, name, dataclasses.field(**options))
+        made.__annotations__ = notes
+        dataclasses.dataclass(made, **{str(n): bool(v) for n, v in flags.items()})
+
+    def attribute(self, kind, value, *rest):
+        if kind == "property":
+            return property(*self.values(value), *rest)
+        if kind in ("staticmethod", "classmethod"):
+            return getattr(builtins, kind)(self.value(value))
+        return self.value(value)
+
+    def make_object(self, at, _, kind, pairs):
+        kind = self.value(kind)
+        if not isinstance(kind, type) or not simple(kind):
+            raise Uncarried("an object of no such kind")
+        made = self.made[at] = object.__new__(kind)
+        its = self.texts(pairs)
+        self.later[0].append(lambda: object.__getattribute__(made, "__dict__").update(its))
+
+
+# -- What the shell calls -----------------------------------------------------
+
+
+def restore(shell, document, given):
+    """Make the names that the steps before have left. Return what could not be."""
+    if not document:
+        return {}
+    if type(document) is not dict or document.get("v") != VERSION:
+        return {"*": "this is not a state of version %d" % VERSION}
+    try:
+        return Reader(shell, document, given).fill(document["names"])
+    except Exception as exc:
+        return {"*": "%s: %s" % (type(exc).__name__, driver.message(exc))}
+
+
+def capture(shell, given):
+    """The state for the next step, as JSON, and what it leaves out."""
+    writer = Writer(shell)
+    document = writer.document(given)
+    return dumps(document), writer.dropped

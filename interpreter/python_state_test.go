@@ -1,0 +1,196 @@
+package interpreter_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// A notebook whose steps are run in an interpreter each, or, which is what the
+// others are held to, as cells of one.
+type notebook struct {
+	t     *testing.T
+	start func(t *testing.T) *driver
+	one   *driver // nil for an interpreter each
+	state json.RawMessage
+	count int
+}
+
+// run runs a step and tells its result, its output and the name of its error.
+func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
+	n.t.Helper()
+	var said []interpreter.Message
+	if n.one != nil {
+		said, stdout, stderr = n.one.cell(code)
+	} else {
+		d := n.start(n.t)
+		said, stdout, stderr = d.order(interpreter.Order{Op: "step", Code: code, State: n.state, Count: n.count})
+		n.state = said[len(said)-1].State
+		if n.state == nil {
+			n.t.Fatalf("%q left no state", code)
+		}
+		d.cmd.Process.Kill()
+	}
+	n.count++
+	for _, m := range said {
+		switch m.Type {
+		case "started":
+			if m.Count != n.count {
+				n.t.Errorf("step %d says that it is %d", n.count, m.Count)
+			}
+		case "result":
+			result = data(m, "text/plain")
+		case "error":
+			failed = m.Name + ": " + m.Value
+		}
+	}
+	return result, stdout, stderr, failed
+}
+
+// stories are notebooks: each line is a step, and the last one's value is what
+// the steps before have left, in one interpreter as in many.
+var stories = []struct {
+	name  string
+	steps []string
+	want  string
+	needs string // a package; "" for none
+}{
+	{"scalars", []string{"a, b, c, d = 1, 2.5, 'ü\\n', None", "(a, b, c, d, type(b))"}, `(1, 2.5, 'ü\n', None, <class 'float'>)`, ""},
+	{"numbers", []string{"import math\na = [float('nan'), float('inf'), 10**50, 1+2j, True]", "(math.isnan(a[0]), a[1:])"}, "(True, [inf, 100000000000000000000000000000000000000000000000000, (1+2j), True])", ""},
+	{"containers", []string{"x = {'a': [1, (2, {3}), frozenset({4})], 5: b'six', (7, 8): bytearray(b'9')}", "x"}, "{'a': [1, (2, {3}), frozenset({4})], 5: b'six', (7, 8): bytearray(b'9')}", ""},
+	{"collections", []string{"from collections import *\nx = [deque([1, 2], 2), Counter('aab'), OrderedDict(z=1), defaultdict(list, k=[1])]", "x[3]['n'].append(2)\nx[0].append(3)", "x"}, "[deque([2, 3], maxlen=2), Counter({'a': 2, 'b': 1}), OrderedDict([('z', 1)]), defaultdict(<class 'list'>, {'k': [1], 'n': [2]})]", ""},
+	{"identity", []string{"a = []\nb = [a, a]", "a.append(1)", "b, b[0] is a"}, "([[1], [1]], True)", ""},
+	{"cycle", []string{"a = [1]\na.append(a)", "a[1][1][0], a[1] is a"}, "(1, True)", ""},
+	{"moments", []string{"from datetime import *\nfrom decimal import Decimal\nfrom fractions import Fraction\nimport pathlib, uuid, re\nx = [datetime(2024, 1, 2, 3, tzinfo=timezone.utc), date(2024, 1, 2), time(3, 4), timedelta(1, 2, 3), Decimal('1.10'), Fraction(1, 3), pathlib.Path('/a/b'), uuid.UUID(int=5), range(1, 9, 2), slice(1, None), re.compile('a+', re.I), Ellipsis]",
+		"str(x[10].search('bAA').group()) + str(x)"}, "~AA[datetime.datetime(2024, 1, 2, 3, 0, tzinfo=datetime.timezone.utc), datetime.date(2024, 1, 2), datetime.time(3, 4), datetime.timedelta(days=1, seconds=2, microseconds=3), Decimal('1.10'), Fraction(1, 3), PosixPath('/a/b'), UUID('00000000-0000-0000-0000-000000000005'), range(1, 9, 2), slice(1, None, None), re.compile('a+', re.IGNORECASE), Ellipsis]", ""},
+	{"imports", []string{"import math, os.path as p\nfrom json import dumps as d\nfrom random import randint\nfrom typing import Any, List", "math.floor(2.5), p.join('a', 'b'), d([1]), randint(3, 3), Any is not None"}, "(2, 'a/b', '[1]', 3, True)", ""},
+	{"function", []string{"def f(a, b=[], *, c=3):\n    'doc'\n    b.append(a)\n    return b, c, k", "k = 'global'", "f(1)", "f(2, c=4), f.__doc__, f.__name__"}, "(([1, 2], 4, 'global'), 'doc', 'f')", ""},
+	{"recursion", []string{"def fact(n):\n    return 1 if n < 2 else n * fact(n - 1)", "fact(10)"}, "3628800", ""},
+	{"lambdas", []string{"f, g = lambda: 1, lambda: 2\nh = [lambda x, n=n: x + n for n in range(3)]", "f(), g(), [e(10) for e in h]"}, "(1, 2, [10, 11, 12])", ""},
+	{"closure", []string{"def counter():\n    n = 0\n    def step(by=1):\n        nonlocal n\n        n += by\n        return n\n    return step\nc = counter()\nd = c", "c()", "d(5)", "c(), c is d"}, "(7, True)", ""},
+	{"decorator", []string{"import functools\ndef twice(f):\n    @functools.wraps(f)\n    def inner(*a):\n        return [f(*a), f(*a)]\n    return inner\n@twice\ndef g(x):\n    return x + 1", "g(1), g.__name__, g.__wrapped__(5)"}, "([2, 2], 'g', 6)", ""},
+	{"partial", []string{"from functools import partial\nf = partial(int, base=2)", "f('101')"}, "5", ""},
+	{"generators and async", []string{"def g(n):\n    yield from range(n)\nasync def a():\n    return 7", "list(g(3)), await a()"}, "([0, 1, 2], 7)", ""},
+	{"class", []string{"class A:\n    shared = [0]\n    def __init__(self, x):\n        self.x = x\n        self.__private = 9\n    def get(self):\n        return self.x, self.__private\n    @staticmethod\n    def s():\n        return 's'\n    @classmethod\n    def c(cls):\n        return cls.__name__\n    @property\n    def double(self):\n        return self.x * 2\n    def __repr__(self):\n        return f'A({self.x})'",
+		"class B(A):\n    'of A'\n    def get(self):\n        return ('B',) + super().get()\nb = B(4)\nbs = [b, b]", "b.shared.append(b.x)", "b, b.get(), b.s(), B.c(), b.double, bs[0] is b, isinstance(b, A), A.shared, B.__doc__"}, "(A(4), ('B', 4, 9), 's', 'B', 8, True, True, [0, 4], 'of A')", ""},
+	{"methods", []string{"class A:\n    def __init__(self): self.n = 0\n    def add(self): self.n += 1; return self.n\na = A()\nadd = a.add", "add()", "add(), a.n"}, "(2, 2)", ""},
+	{"abstract", []string{"import abc\nclass Base(abc.ABC):\n    @abc.abstractmethod\n    def f(self): ...\nclass Real(Base):\n    def f(self): return 'real'\nr = Real()", "r.f(), isinstance(r, Base)"}, "('real', True)", ""},
+	{"exceptions", []string{"class Mine(ValueError):\n    def __str__(self):\n        return 'mine'", "try:\n    raise Mine()\nexcept ValueError as e:\n    out = str(e)", "out"}, "'mine'", ""},
+	{"dataclass", []string{"from dataclasses import dataclass, field\n@dataclass\nclass P:\n    x: int\n    y: list = field(default_factory=list)\n    z: str = 'z'\n    def total(self):\n        return self.x + len(self.y)\np = P(1)", "p.y.append(5)\nq = P(2)", "p, q, p.total(), p == P(1, [5])"}, "(P(x=1, y=[5], z='z'), P(x=2, y=[], z='z'), 2, True)", ""},
+	{"frozen", []string{"from dataclasses import dataclass\n@dataclass(frozen=True)\nclass K:\n    a: int\nd = {K(1): 'one'}", "d[K(1)]"}, "'one'", ""},
+	{"named tuple", []string{"from collections import namedtuple\nP = namedtuple('P', 'x y', defaults=[5])\np = P(1)", "p, P(2).y, p.x"}, "(P(x=1, y=5), 5, 1)", ""},
+	{"enumeration", []string{"import enum\nclass C(enum.Enum):\n    RED = 1\n    BLUE = 'b'\nc = C.RED", "c, c is C.RED, C('b')"}, "(<C.RED: 1>, True, <C.BLUE: 'b'>)", ""},
+	{"redefined", []string{"def f(): return 1", "def f(): return 2", "f()"}, "2", ""},
+	{"deleted", []string{"x = 1\ny = 2", "del x", "'x' in globals(), y"}, "(False, 2)", ""},
+	{"error keeps", []string{"x = 1\n1/0", "x"}, "1", ""},
+	{"tool", []string{"from typing import Any\nclass Tool:\n    def __call__(self, *args, **kwargs):\n        return self.forward(*args, **kwargs)\n    def forward(self, *args, **kwargs):\n        pass\nclass Add(Tool):\n    name = 'add'\n    inputs = {'a': {'type': 'integer'}}\n    def forward(self, a: int, b: int) -> int:\n        return a + b\nadd = Add()", "add(2, b=3), add.inputs['a']"}, "(5, {'type': 'integer'})", ""},
+	{"arrays", []string{"import numpy as np\na = np.arange(6).reshape(2, 3)\nb = a.T\nf = np.float32(1.5)", "a[0, 0] = 9", "a.tolist(), f, a.dtype == np.arange(1).dtype, str(type(f))"}, "~([[9, 1, 2], [3, 4, 5]], 1.5, True, \"<class 'numpy.float32'>\")", "numpy"},
+	{"frames", []string{"import pandas as pd\nd = pd.DataFrame({'n': [1, 2], 's': ['a', None], 't': pd.to_datetime(['2024-01-01', '2024-01-02'])}, index=['p', 'q'])\ns = d['n']", "d.to_dict('list')['s'], d.loc['q', 'n'], str(d.dtypes['t']), s.sum(), s.name"}, "(['a', None], 2, 'datetime64[ns]', 3, 'n')", "pandas"},
+	{"pictures", []string{"from PIL import Image\ni = Image.new('RGB', (3, 2), (1, 2, 3))", "i.size, i.mode, i.getpixel((2, 1))"}, "((3, 2), 'RGB', (1, 2, 3))", "PIL"},
+	{"magics", []string{"x = 1\n!true\ndef f():\n    return x + 1", "f()"}, "2", ""},
+}
+
+// Notebooks say the same, whether one interpreter runs them or one for each step.
+func TestPythonSteps(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+		for _, s := range stories {
+			if flavor != "cpython" && !slices.Contains([]string{"closure", "class", "tool", "magics", "error keeps"}, s.name) {
+				continue // what is carried is the same, only where sources are found is not
+			}
+			t.Run(s.name, func(t *testing.T) {
+				if s.needs != "" {
+					needs(t, s.needs)
+				}
+				for _, n := range []*notebook{{t: t, start: start, one: start(t)}, {t: t, start: start}} {
+					var got, failed, stderr string
+					for _, step := range s.steps {
+						got, _, stderr, failed = n.run(step)
+						if strings.Contains(stderr, "brig:") {
+							t.Errorf("after %q: %s", step, stderr)
+						}
+					}
+					if want, part := strings.CutPrefix(s.want, "~"); failed != "" || !part && got != want || part && !strings.Contains(got, want) {
+						t.Errorf("one interpreter %v: %s%s, want %s", n.one != nil, got, failed, s.want)
+					}
+				}
+			})
+		}
+	})
+}
+
+// What cannot be carried is said, and takes nothing else with it.
+func TestPythonStepsSayWhatIsLeft(t *testing.T) {
+	n := &notebook{t: t, start: func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }}
+	_, _, said, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
+	for _, name := range []string{"lock", "both", "g", "D", "d", "big", "deep"} {
+		if !strings.Contains(said, "brig: "+name+" is not carried to the next step: ") {
+			t.Errorf("nothing is said of %s: %s", name, said)
+		}
+	}
+	if got, _, _, failed := n.run("x, six, threading.active_count()"); got != "([1], 6, 1)" {
+		t.Errorf("%s %s", got, failed)
+	}
+	if _, _, _, failed := n.run("lock"); failed != "NameError: name 'lock' is not defined" {
+		t.Error(failed)
+	}
+}
+
+// forged are states that no step of ours writes: each would have something run,
+// in a file called ran, while it is read.
+var forged = []struct{ name, state string }{
+	{"a decorator", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"@open('ran', 'w')\ndef f(x=open('ran', 'w')) -> open('ran', 'w'):\n    open('ran', 'w')\n"}}`},
+	{"a free name", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[["x=open('ran','w')",[]]],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"def f():\n    pass\n"}}`},
+	{"a metaclass", `{"v":1,"names":{"C":{"at":0}},"heap":[["class","touch ran",[],[],{"meta":{"at":1},"qualname":"C","data":null}],["global","subprocess","Popen"]],"sources":{}}`},
+	{"a base that is told", `{"v":1,"names":{"B":{"at":0}},"heap":[["class","B",[{"at":1}],[],{"meta":{"at":4},"qualname":"B","data":null}],["class","A",[],[["__init_subclass__",["classmethod",{"at":2}]],["__set_name__",["value",{"at":2}]]],{"meta":{"at":4},"qualname":"A","data":null}],["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}],null,["global","builtins","type"]],"sources":{"c":"def f(*a, **k):\n    open('ran', 'w')\n"}}`},
+	{"its own end", `{"v":1,"names":{"x":{"at":0}},"heap":[["object",{"at":1},[]],["class","A",[],[["__del__",["value",{"at":2}]]],{"meta":{"at":3},"qualname":"A","data":null}],["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}],["global","builtins","type"]],"sources":{"c":"def f(*a):\n    open('ran', 'w')\n"}}`},
+	{"a field", `{"v":1,"names":{"C":{"at":0}},"heap":[["class","C",[],[],{"meta":{"at":1},"qualname":"C","data":[{"init":true},[["x=open('ran','w')",{"init":true,"repr":true,"compare":true,"kw_only":false},[]]]]}],["global","builtins","type"]],"sources":{}}`},
+	{"a hash", `{"v":1,"names":{"s":{"at":4}},"heap":[["object",{"at":1},[]],["class","A",[],[["__hash__",["value",{"at":2}]],["__eq__",["value",{"at":2}]]],{"meta":{"at":3},"qualname":"A","data":null}],["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}],["global","builtins","type"],["set",[{"at":0}]]],"sources":{"c":"def f(*a):\n    open('ran', 'w')\n    return 1\n"}}`},
+	{"a getter", `{"v":1,"names":{"C":{"at":0}},"heap":[["class","C",[],[],{"meta":{"at":3},"qualname":"C","data":[{"init":true},[["x",{"init":true,"repr":true,"compare":true,"kw_only":false},["default",{"at":4}]]]]}],["class","A",[],[["__get__",["value",{"at":2}]],["__set_name__",["value",{"at":2}]],["__hash__",["value",{"at":2}]]],{"meta":{"at":3},"qualname":"A","data":null}],["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}],["global","builtins","type"],["object",{"at":1},[]]],"sources":{"c":"def f(*a):\n    open('ran', 'w')\n"}}`},
+	{"a method", `{"v":1,"names":{"x":{"at":0}},"heap":[["member",{"at":1},"touch ran"],["object",{"at":2},[]],["global","subprocess","Popen"]],"sources":{}}`},
+	{"builtins", `{"v":1,"names":{"__builtins__":{"at":0},"__loader__":1,"display":{"at":1},"get_ipython":{"at":1}},"heap":[["dict",[["print",{"at":1}],["len",{"at":1}]]],["global","os","system"]],"sources":{}}`},
+	{"an enumeration", `{"v":1,"names":{"E":{"at":0}},"heap":[["enum","touch ran",{"at":1},[["X",1]]],["global","os","system"]],"sources":{}}`},
+	{"a record", `{"v":1,"names":{"r":{"at":0}},"heap":[["record",{"at":1},["touch ran"]],["global","os","system"]],"sources":{}}`},
+	{"another name", `{"v":1,"names":{"x":{"at":0}},"heap":[["_system","touch ran"]],"sources":{}}`},
+	{"nothing of ours", `{"v":1,"names":7,"heap":"x","sources":[]}`},
+	{"no state", `[1,2,3]`},
+	{"another version", `{"v":2}`},
+	{"itself", `{"v":1,"names":{"x":{"at":0}},"heap":[["tuple",[{"at":0}]]],"sources":{}}`},
+}
+
+// A state is data: whoever writes one cannot have anything run in the next step.
+func TestPythonStatesRunNothing(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+		for _, f := range forged {
+			if flavor != "cpython" && f.name != "builtins" {
+				continue // who reads a state is the same; the shell's own names are not
+			}
+			t.Run(f.name, func(t *testing.T) {
+				d := start(t)
+				said, stdout, stderr := d.order(interpreter.Order{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
+				result := ""
+				for _, m := range said {
+					if m.Type == "result" {
+						result = data(m, "text/plain")
+					}
+				}
+				if result != "42" || stdout != "4\n" {
+					t.Errorf("said %+v, wrote %q %q", said, stdout, stderr)
+				}
+				if _, err := os.Stat(filepath.Join(d.dir, "ran")); err == nil {
+					t.Error("it had something run")
+				}
+			})
+		}
+		// What these look for can happen: a cell may do it.
+		d := start(t)
+		d.cell("open('ran', 'w')")
+		if _, err := os.Stat(filepath.Join(d.dir, "ran")); err != nil {
+			t.Error("the test would see nothing")
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package tool_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/tool"
+)
+
+// called is what came of one call with a driver on this machine.
+type called struct {
+	reports []*tool.Report // all that were signed
+	garbled bool
+	lines   []string // what came on the channel
+	code    int
+	stderr  string
+}
+
+// first is the report that a host takes, nil for none.
+func (c called) first() *tool.Report {
+	if len(c.reports) == 0 {
+		return nil
+	}
+	return c.reports[0]
+}
+
+// value is what the function returned, or how that is not known.
+func (c called) value() string {
+	switch r := c.first(); {
+	case r != nil && r.Failure != nil:
+		return r.Failure.Name
+	case r != nil:
+		return string(r.Value)
+	case c.garbled || c.code == tool.LostChannel:
+		return "corrupted"
+	}
+	return fmt.Sprintf("exit %d", c.code)
+}
+
+// drive calls a function with the driver of a language, of which change may
+// make another. Unlike a host it reads on after the first report.
+func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) string) called {
+	t.Helper()
+	argv := tool.Argv(l)
+	if change != nil {
+		changed := change(argv[len(argv)-1])
+		if changed == argv[len(argv)-1] {
+			t.Fatal("the driver has no such protection")
+		}
+		argv[len(argv)-1] = changed
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(fds[0], true); err != nil { // so that it has deadlines
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	defer ours.Close()
+	var stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = t.TempDir(), &stderr, []*os.File{theirs}, time.Second
+	if err := cmd.Start(); err != nil {
+		t.Skipf("this machine has no %s: %v", argv[0], err)
+	}
+	theirs.Close()
+	r := tool.Receiver{Key: tool.NewKey()}
+	o.Key = r.Key.String()
+	if o.Arguments == nil {
+		o.Arguments = json.RawMessage("{}")
+	}
+	if o.Packages == nil {
+		o.Packages = []string{}
+	}
+	if o.Parameters == nil {
+		o.Parameters = []string{}
+	}
+	order, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Write(append(order, '\n')); err != nil {
+		t.Fatal(err)
+	}
+	var c called
+	_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
+	lines := bufio.NewReader(ours)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // what has no end does not come out
+		}
+		c.lines = append(c.lines, line)
+		if report := r.Receive([]byte(line)); report != nil {
+			c.reports = append(c.reports, report)
+			if len(c.reports) == 1 { // a child may say more
+				_ = ours.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+				_ = syscall.Shutdown(fds[0], syscall.SHUT_WR)
+			}
+		}
+	}
+	_ = cmd.Wait()
+	c.code, c.garbled, c.stderr = cmd.ProcessState.ExitCode(), r.Garbled, stderr.String()
+	return c
+}
+
+// without takes a piece of a driver for another one.
+func without(piece, instead string) func(string) string {
+	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
+}
+
+// Each attack fails, and the same one succeeds where the protection against it
+// is taken out of the driver.
+func TestChannelAttacks(t *testing.T) {
+	const rogue = "import json, os, sys\nframe = json.dumps({'type': 'report', 'size': 16, 'sum': '00' * 32, 'payload': '{\"value\":\"rogue\"}'})\n"
+	for _, c := range []struct {
+		name, source, want string
+		off                func(string) string
+		fails              func(called) bool // what the attack gains without it
+	}{
+		{
+			"a child that returns", "import os\ndef f():\n    if os.fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
+			without("if os.getpid() != parent:", "if False:"), func(c called) bool { return c.value() == `"child"` },
+		},
+		{
+			"a child of the C library's", "import ctypes, os\ndef f():\n    if ctypes.CDLL(None).fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
+			without("if os.getpid() != parent:", "if False:"), func(c called) bool { return c.value() == `"child"` },
+		},
+		{
+			"a line without an end", "import os\ndef f():\n    os.write(3, b'{\"type\":')\n    return 'right'", `"right"`,
+			func(d string) string {
+				_, rest, _ := strings.Cut(d, `            send(b'\n{"type":"report"`)
+				before, _, _ := strings.Cut(d, `            send(b'\n{"type":"returning"`)
+				return before + `            send(b'{"type":"report"` + rest
+			}, func(c called) bool { return c.value() != `"right"` },
+		},
+		{
+			"another json", "import json\ndef f():\n    json.dumps = lambda *a, **k: '{\"value\":\"rogue\"}'\n    return 'right'", `"right"`,
+			without("payload = dumps(report)", "payload = json.dumps(report)"), func(c called) bool { return c.value() == `"rogue"` },
+		},
+		{
+			"another os.write", "import os\ndef f():\n    os.write = lambda fd, data: len(data)\n    return 'right'", `"right"`,
+			without("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c called) bool { return c.first() == nil },
+		},
+		{
+			"another hmac", "import hmac\ndef f():\n    hmac.new = None\n    return 'right'", `"right"`,
+			without("total = sign(key", "total = hmac.new(key"), func(c called) bool { return c.first() == nil },
+		},
+		{
+			"a channel that is closed", rogue + "def f():\n    os.close(3)\n    return 'right'", "corrupted",
+			without("os._exit(LOST)", "os._exit(0)"), func(c called) bool { return c.value() == "exit 0" },
+		},
+		{
+			"the end in a frame", rogue + "def f():\n    os.write(3, frame[:40].encode() + b'\\n')\n    os._exit(0)", "corrupted", nil, nil,
+		},
+		{
+			"a frame of its own", rogue + "def f():\n    os.write(3, frame.encode() + b'\\n')\n    return 'right'", `"right"`, nil, nil,
+		},
+		{
+			"its own death", "import os\ndef f():\n    os._exit(3)", "exit 3", nil, nil,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := drive(t, brig.Python, tool.Order{Source: c.source}, nil)
+			if got.value() != c.want || len(got.reports) > 1 {
+				t.Errorf("%s in %d reports, want %s: %q %s", got.value(), len(got.reports), c.want, got.lines, got.stderr)
+			}
+			if c.off == nil {
+				return
+			}
+			if got := drive(t, brig.Python, tool.Order{Source: c.source}, c.off); !c.fails(got) {
+				t.Errorf("without the protection nothing is gained: %s in %d reports", got.value(), len(got.reports))
+			}
+		})
+	}
+}
+
+// A frame that nobody has signed with this key is none. The control: a receiver
+// that has the key takes it.
+func TestForgedFrames(t *testing.T) {
+	got := drive(t, brig.Python, tool.Order{Source: "def f():\n    return 'right'"}, nil)
+	frame := ""
+	for _, line := range got.lines {
+		if strings.Contains(line, `"report"`) {
+			frame = line
+		}
+	}
+	if got.first() == nil || frame == "" {
+		t.Fatalf("no report: %q %s", got.lines, got.stderr)
+	}
+	other := tool.Receiver{Key: tool.NewKey()}
+	for _, forged := range []string{frame, strings.Replace(frame, "right", "wrong", 1), strings.Replace(frame, `"sum":"`, `"sum":"00`, 1), frame[:len(frame)/2], "null", "[]", `{"type":"report"}`} {
+		if r := other.Receive([]byte(forged)); r != nil || !other.Garbled {
+			t.Errorf("%q is taken for %+v", forged, r)
+		}
+	}
+	// What follows is read all the same, and what was garbled stays said.
+	if r := other.Receive([]byte(" \n")); r != nil || !other.Garbled {
+		t.Error("an empty line is something")
+	}
+}
+
+func TestPythonDriver(t *testing.T) {
+	for _, c := range []struct {
+		name, source string
+		order        tool.Order
+		want, text   string
+	}{
+		{"the last function", "def a():\n    return 1\n\nasync def b():\n    return 2", tool.Order{}, "2", "2"},
+		{"the one that is named", "def a():\n    return 1\n\ndef b():\n    return 2", tool.Order{Name: "a"}, "1", "1"},
+		{"none", "x = 1", tool.Order{}, "NameError", ""},
+		{"no such", "x = 1", tool.Order{Name: "f"}, "NameError", ""},
+		{"nothing", "def f():\n    pass", tool.Order{}, "null", "None"},
+		{"text", "def f():\n    return 'é\\ud800'", tool.Order{}, `"\u00e9\ufffd"`, ""},
+		{"a set", "def f():\n    return {1}", tool.Order{}, "[1]", "[1]"},
+		{"a date", "import datetime\ndef f():\n    return {'a': datetime.date(2026, 1, 2)}", tool.Order{}, `{"a": "2026-01-02"}`, `{"a": "2026-01-02"}`},
+		{"keys that are no text", "def f():\n    return {(1, 2): 3}", tool.Order{}, `"{(1, 2): 3}"`, ""},
+		{"no number", "def f():\n    return float('nan')", tool.Order{}, `"nan"`, ""},
+		{"a class", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(1)", tool.Order{}, `{"x": 1}`, `{"x": 1}`},
+		{"names of typing", "def f(a: Optional[List[int]] = None):\n    return a", tool.Order{Arguments: json.RawMessage(`{"a":[1]}`)}, "[1]", "[1]"},
+		{"a float", "def f(a: float):\n    return type(a).__name__", tool.Order{Arguments: json.RawMessage(`{"a":1}`)}, `"float"`, ""},
+		{"arguments that it has not", "def f(a):\n    return a", tool.Order{Arguments: json.RawMessage(`{"a":1,"request_heartbeat":true}`)}, "1", "1"},
+		{"an argument too few", "def f(a):\n    return a", tool.Order{}, "TypeError", ""},
+		{"its end", "def f():\n    raise SystemExit(0)", tool.Order{}, "SystemExit", ""},
+		{"an exception without a text", "class E(Exception):\n    def __str__(self):\n        1/0\ndef f():\n    raise E", tool.Order{}, "E", ""},
+		{"recursion", "def f():\n    return f()", tool.Order{}, "RecursionError", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.order.Source = c.source
+			got := drive(t, brig.Python, c.order, nil)
+			if got.value() != c.want {
+				t.Errorf("%s, want %s: %s", got.value(), c.want, got.stderr)
+			}
+			if r := got.first(); r != nil && r.Failure == nil && r.Text != c.text {
+				t.Errorf("text %q, want %q", r.Text, c.text)
+			}
+		})
+	}
+}
+
+// What an agent is comes out as the function has changed it.
+func TestState(t *testing.T) {
+	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
+	got := drive(t, brig.Python, tool.Order{State: state, Source: `
+def f(agent_state):
+    m = agent_state.memory
+    m.update_block_value("human", m.get_block("human").value + "!")
+    m.set_block({"label": "new", "value": "x"})
+    agent_state.n.a[0].b += 1
+    del agent_state["memory"]["blocks"][1]["value"]
+    try: m.get_block("none")
+    except KeyError as e: return str(e)
+`}, nil)
+	if r := got.first(); r == nil || string(r.State) != `{"memory": {"blocks": [{"label": "human", "value": "Bob!"}, {"label": "new"}]}, "n": {"a": [{"b": 2}]}}` ||
+		!strings.Contains(string(r.Value), "available sections = human, new") {
+		t.Errorf("%s %s", got.value(), got.stderr)
+	}
+	if got := drive(t, brig.Python, tool.Order{State: state, Source: "def f(agent_state):\n    agent_state.x = object()"}, nil); got.value() != "TypeError" {
+		t.Errorf("a state that is no JSON: %s", got.value())
+	}
+}
+
+func TestNodeDriver(t *testing.T) {
+	call := func(source string, args string, parameters ...string) called {
+		return drive(t, brig.TypeScript, tool.Order{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
+	}
+	for _, c := range []struct{ name, source, args, want string }{
+		{"in order", "export const f = (a, b) => [b, a]", `{"b":2,"a":1}`, "[2,1]"},
+		{"not exported", "function f() { return 'x' }", `{}`, `"x"`},
+		{"nothing", "function f() {}", `{}`, "null"},
+		{"later", "async function f() { await new Promise((r) => setTimeout(r, 5)); return 7 }", `{}`, "7"},
+		{"no function", "const f = 1", `{}`, "TypeError"},
+		{"require", "function f() { return require('node:path').join('a', 'b') }", `{}`, `"a/b"`},
+		{"an error that is none", "function f() { throw 'x' }", `{}`, "Error"},
+		{"an error later", "function f() { setTimeout(() => { throw new RangeError('x') }); return new Promise(() => {}) }", `{}`, "RangeError"},
+		{"its end", "function f() { process.exit(4) }", `{}`, "exit 4"},
+		{"another JSON", "function f() { JSON.stringify = () => '1'; return 'right' }", `{}`, `"right"`},
+		{"a big number", "function f() { return 10n }", `{}`, "TypeError"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := call(c.source, c.args, "a", "b"); got.value() != c.want {
+				t.Errorf("%s, want %s: %s", got.value(), c.want, got.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package tool
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/brig-run/brig"
+)
+
+// Index says where packages come from.
+type Index struct {
+	// PyPI and NPM are addresses; empty for the installers' own.
+	PyPI, NPM string
+}
+
+// LayerDir is where a layer is made, and NodeDir the place of its packages for
+// Node.js below it.
+const LayerDir = workDir + "/layer"
+
+// Install is the command that installs a layer's packages into LayerDir.
+func (l Layer) Install(from Index) []string {
+	if l.Language == brig.TypeScript {
+		argv := []string{"npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix", LayerDir}
+		if from.NPM != "" {
+			argv = append(argv, "--registry", from.NPM)
+		}
+		return slices.Concat(argv, []string{"--"}, l.Packages)
+	}
+	argv := []string{
+		"python3", "-m", "pip", "install", "--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-warn-script-location",
+		"--target", LayerDir,
+	}
+	if from.PyPI != "" {
+		argv = append(argv, "--index-url", from.PyPI)
+		if u, err := url.Parse(from.PyPI); err == nil && u.Scheme == "http" {
+			// Who runs the server has said so.
+			argv = append(argv, "--trusted-host", u.Host)
+		}
+	}
+	return slices.Concat(argv, []string{"--"}, l.Packages)
+}
+
+// Installer is what installs a layer's packages.
+func (l Layer) Installer() string {
+	if l.Language == brig.TypeScript {
+		return "npm"
+	}
+	return "pip"
+}
