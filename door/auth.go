@@ -25,10 +25,13 @@ const (
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return Proof{}, unauthenticated("this needs a key")
+		return keys.session(r)
 	}
 	scheme, key, _ := strings.Cut(headers[0], " ")
 	key = strings.TrimSpace(key)
+	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") && isToken(key) {
+		return keys.Show(r, key)
+	}
 	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || !plausible(key) {
 		return Proof{}, unauthenticated("the Authorization header is not a Brig key")
 	}
@@ -39,14 +42,27 @@ func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 	return proof, err
 }
 
+// isToken reports whether a key is one that somebody else has signed.
+func isToken(key string) bool {
+	return !strings.HasPrefix(key, KeyPrefix) && strings.HasPrefix(key, "eyJ") && strings.Count(key, ".") == 2 && len(key) <= maxGrant
+}
+
 // Auth lets a request through with its actor in the context, for as long as
 // the key is good, or answers 401.
-func Auth(keys Keys, next http.Handler) http.Handler {
+func Auth(keys Keys, next http.Handler) http.Handler { return AuthOr(keys, fail, next) }
+
+// AuthOr is Auth of a door that says no in its own words.
+func AuthOr(keys Keys, no func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
 	ring := NewKeyring(keys)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		proof, err := Authenticate(r, ring)
 		if err != nil {
-			fail(w, r, err)
+			if _, brought := ring.Cookie.Session(r); brought && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
+				// Else a page that asks again and again, with a session that has
+				// ended, would be taken for somebody who guesses.
+				ring.Cookie.ClearSession(w)
+			}
+			no(w, r, err)
 			return
 		}
 		AllowBody(w, r)

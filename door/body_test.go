@@ -62,7 +62,7 @@ func TestUnendingBody(t *testing.T) {
 	}{
 		{"no key", "", Auth(&oneKey{}, read), 401},
 		{"a wrong key", "Authorization: Bearer " + goodKey[:44] + "x\r\n", Auth(&oneKey{}, read), 401},
-		{"another site's page", "Sec-Fetch-Site: cross-site\r\n", Guard(nil, read), 403},
+		{"another site's page", "Sec-Fetch-Site: cross-site\r\n", Guard(nil, "", read), 403},
 		{"a route that is open", "", open, 204},
 		{"a route that is open and reads", "", read, 408},
 		{"a key", "Authorization: Bearer " + goodKey + "\r\n", Auth(&oneKey{}, read), 0},

@@ -105,7 +105,7 @@ func TestAuth(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	h := Guard([]string{"10.1.2.3:2744", "Brig.Example", "[fd00::1]:2744"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := Guard([]string{"10.1.2.3:2744", "Brig.Example", "[fd00::1]:2744"}, "/landing", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
 		host, origin, site string
 		status             int

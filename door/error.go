@@ -41,7 +41,7 @@ func StatusOf(err error) int {
 func Body(err error) wire.ErrorAnswer {
 	e := brig.AsError(err)
 	return wire.ErrorAnswer{Error: wire.Error{
-		Code: e.Kind.Code(), Kind: string(e.Kind), Message: e.Message, Field: e.Field, Hint: e.Hint,
+		Code: e.Kind.Code(), Kind: string(e.Kind), Message: e.Message, Field: e.Field, Hint: e.Hint, Fields: e.Fields,
 	}}
 }
 

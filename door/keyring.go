@@ -23,6 +23,18 @@ type Grants interface {
 	GrantActor(ctx context.Context, grant string) (brig.Actor, error)
 }
 
+// People finds who is whom by an identity provider's tokens. Keys that
+// implement it take such tokens as well.
+type People interface {
+	PersonActor(ctx context.Context, token string) (brig.Actor, error)
+}
+
+// Sessions finds whose a session is by the SHA-256 of its secret. Keys that
+// implement it take cookies as well.
+type Sessions interface {
+	SessionActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
+}
+
 const (
 	// keyAge is for how long a key that was good is taken to be good still.
 	// With recheck it bounds for how long a revoked key works: under a second.
@@ -37,6 +49,8 @@ const (
 // try keys that are not.
 type Keyring struct {
 	keys Keys
+	// Cookie is how browsers bring sessions. Set it before use.
+	Cookie Cookie
 
 	mu        sync.Mutex // guards the fields below
 	seen      map[[32]byte]seenKey
@@ -76,6 +90,18 @@ func (k *Keyring) Show(r *http.Request, key string) (Proof, error) {
 		}
 		p.check = func(ctx context.Context) (brig.Actor, error) { return grants.GrantActor(ctx, key) }
 	}
+	if isToken(key) {
+		people, ok := k.keys.(People)
+		if !ok {
+			return p, brig.Errorf(brig.Unauthenticated, "this server takes no tokens")
+		}
+		p.check = func(ctx context.Context) (brig.Actor, error) { return people.PersonActor(ctx, key) }
+	}
+	return k.show(r, p)
+}
+
+// show looks a proof up, or remembers it.
+func (k *Keyring) show(r *http.Request, p Proof) (Proof, error) {
 	addr := client(r)
 	now := time.Now()
 	k.mu.Lock()

@@ -13,7 +13,7 @@ const statusCanceled = 499
 // statuses maps every kind of error to an HTTP status. A test proves it total.
 var statuses = map[brig.Kind]int{
 	brig.NotInitialized:     http.StatusServiceUnavailable,
-	brig.InvalidConfig:      http.StatusInternalServerError,
+	brig.InvalidConfig:      http.StatusUnprocessableEntity,
 	brig.ConnectionFailed:   http.StatusBadGateway,
 	brig.CreationFailed:     http.StatusInternalServerError,
 	brig.Timeout:            http.StatusGatewayTimeout,

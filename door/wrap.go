@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/span"
 )
 
 // RequestID is the header of an answer that names the request in the log.
@@ -68,6 +69,7 @@ func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 				}
 			}
 			done(rec.route, rec.status)
+			noted(r, rec)
 		}()
 		next.ServeHTTP(rec, r)
 	})
@@ -77,6 +79,7 @@ func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 func Route(r *http.Request, pattern string) {
 	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
 		rec.route = pattern
+		span.From(r.Context()).Name(method(r.Method) + " " + pattern)
 	}
 }
 

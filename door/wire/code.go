@@ -86,6 +86,7 @@ type CodeAnswer struct {
 
 // Shelf is the state of the pool for one kind of sandbox.
 type Shelf struct {
+	Provider string  `json:"provider,omitempty" doc:"who made what waits"`
 	Image    string  `json:"image" doc:"digest"`
 	Language string  `json:"language" doc:"of the interpreter that waits; empty for none"`
 	Limits   *Limits `json:"limits"`

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/brig-run/brig"
+
 // ErrorAnswer is the body of every answer that is not a success.
 type ErrorAnswer struct {
 	Error Error `json:"error"`
@@ -12,4 +14,6 @@ type Error struct {
 	Message string `json:"message" doc:"what is wrong"`
 	Field   string `json:"field,omitempty" doc:"the field of the request that is at fault" example:"limits.memory"`
 	Hint    string `json:"hint,omitempty" doc:"what to do about it"`
+	// Fields has all that is wrong with a configuration.
+	Fields []brig.FieldError `json:"fields,omitempty" doc:"everything that is wrong, where more than one field is"`
 }

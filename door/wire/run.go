@@ -13,6 +13,7 @@ type RunRequest struct {
 	Code      string            `json:"code,omitempty" doc:"source code in that language"`
 	Command   []string          `json:"command,omitempty" doc:"instead of code: a program and its arguments, never parsed by a shell"`
 	Image     string            `json:"image,omitempty" doc:"an image's name or digest; default host"`
+	Step      *Step             `json:"step,omitempty" doc:"has Python code run as one cell of a notebook whose every cell has a sandbox of its own"`
 	Arguments Object            `json:"arguments,omitempty" doc:"passed to the code's main, whose value is the result"`
 	Env       map[string]string `json:"env,omitempty"`
 	Files     Files             `json:"files,omitempty" doc:"written below /workspace before the program starts"`
@@ -21,6 +22,7 @@ type RunRequest struct {
 	Secrets   []SecretUse       `json:"secrets,omitempty" doc:"secrets that the program is given as variables"`
 	Workspace *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
 	Require   map[string]string `json:"require,omitempty" doc:"the least that must be enforced, by area, for example {\"memory\": \"boundary\"}; otherwise nothing runs"`
+	Placement *Placement        `json:"placement,omitempty" doc:"where it wants to run; default where the tenant's routing has it"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed"`
 	User      string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; one is picked otherwise"`
@@ -88,14 +90,29 @@ func (f *Files) UnmarshalJSON(b []byte) error {
 // RunAnswer is how a program ended.
 type RunAnswer struct {
 	Sandbox          string           `json:"sandbox" doc:"name of the sandbox, which is gone; GET /v1/runs/{name} finds this answer again"`
+	ID               string           `json:"id,omitempty" doc:"id of that sandbox"`
 	Value            json.RawMessage  `json:"result" doc:"the value of main, or null"`
 	HasResult        bool             `json:"has_result" doc:"tells a main that returned null from none at all"`
+	Step             *StepAnswer      `json:"step,omitempty" doc:"what a step leaves for the next"`
 	Artifacts        []Artifact       `json:"artifacts" nullable:"false" doc:"the files that the program left in artifacts/"`
 	ArtifactsSkipped []string         `json:"artifacts_skipped,omitempty" doc:"artifacts that were too many or too large to come out"`
 	Error            *ProgramError    `json:"error" doc:"what went wrong with the program, if something did"`
+	Route            *Route           `json:"route,omitempty" doc:"where it ran, and why there"`
 	Pool             string           `json:"pool,omitempty" doc:"hit when a sandbox was waiting, miss when one had to be made"`
 	Workspace        *WorkspaceCommit `json:"workspace,omitempty" doc:"what became of what was written in a workspace whose mode is direct"`
 	Result
+}
+
+// Step is where a cell stands in a notebook.
+type Step struct {
+	State Object `json:"state,omitempty" doc:"what the answer of the step before had in step.state; left out at the beginning"`
+	Count int    `json:"count,omitempty" doc:"how many steps there were before"`
+}
+
+// StepAnswer is what a step leaves.
+type StepAnswer struct {
+	Outputs []Rich `json:"outputs" nullable:"false" doc:"what was displayed, and the value of the last expression"`
+	State   Object `json:"state,omitempty" doc:"for the next step; missing if the interpreter did not live to the end"`
 }
 
 // Artifact is a file that comes out.

@@ -30,6 +30,7 @@ type Spec struct {
 	Secrets    []SecretUse       `json:"secrets,omitempty" doc:"secrets that its commands are given as variables"`
 	Workspace  *WorkspaceUse     `json:"workspace,omitempty" doc:"a workspace to have at /workspace"`
 	Require    map[string]string `json:"require,omitempty" doc:"the least that must be enforced, by area, for example {\"memory\": \"boundary\"}; otherwise there is no sandbox"`
+	Placement  *Placement        `json:"placement,omitempty" doc:"where it wants to be; default where its tenant's routing has it"`
 	TTLMS      int64             `json:"ttl_ms,omitempty" doc:"how long the sandbox lives without being used"`
 	FixedLease bool              `json:"fixed_lease,omitempty" doc:"using the sandbox does not renew its lease"`
 	FreezeMS   int64             `json:"freeze_after_ms,omitempty" doc:"how long the sandbox may be unused before everything in it stops until it is used again; default never"`
@@ -50,6 +51,7 @@ type Sandbox struct {
 	Spec
 	Digest   string    `json:"digest" doc:"what image meant at creation"`
 	Provider string    `json:"provider"`
+	Route    *Route    `json:"route,omitempty" doc:"why it is there"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero" doc:"when the lease ends unless it is extended"`
 	Ended    time.Time `json:"ended,omitzero"`

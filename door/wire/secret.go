@@ -13,6 +13,7 @@ type SecretRequest struct {
 	Hosts     []string `json:"hosts,omitempty" doc:"it never enters a sandbox, and is put only into requests to these (api.example.com, *.example.com); without any it is handed to sandboxes"`
 	Places    []string `json:"places,omitempty" doc:"of a request: header (the default), query, body"`
 	Exclusive bool     `json:"exclusive,omitempty" doc:"requests to these hosts with other credentials are refused"`
+	Plain     bool     `json:"plain,omitempty" doc:"the value may go to these hosts in clear HTTP; otherwise requests that would take it there are refused"`
 }
 
 // Secret is what may be known of one. The value may not.
@@ -21,6 +22,7 @@ type Secret struct {
 	Hosts     []string  `json:"hosts" nullable:"false"`
 	Places    []string  `json:"places" nullable:"false"`
 	Exclusive bool      `json:"exclusive"`
+	Plain     bool      `json:"plain,omitempty"`
 	Version   int       `json:"version" doc:"counts the values that it has had"`
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
@@ -39,7 +41,7 @@ type Resealed struct {
 // FromSecret returns the form of s.
 func FromSecret(s *brig.Secret) Secret {
 	out := Secret{
-		Name: s.Name, Hosts: []string{}, Places: fromPlaces(s.Places), Exclusive: s.Exclusive,
+		Name: s.Name, Hosts: []string{}, Places: fromPlaces(s.Places), Exclusive: s.Exclusive, Plain: s.Plain,
 		Version: s.Version, Created: s.Created, Updated: s.Updated,
 	}
 	out.Hosts = append(out.Hosts, s.Hosts...)
@@ -49,19 +51,19 @@ func FromSecret(s *brig.Secret) Secret {
 // Noun returns the secret that s is the form of.
 func (s Secret) Noun() *brig.Secret {
 	return &brig.Secret{
-		Name: s.Name, Hosts: s.Hosts, Places: toPlaces(s.Places), Exclusive: s.Exclusive,
+		Name: s.Name, Hosts: s.Hosts, Places: toPlaces(s.Places), Exclusive: s.Exclusive, Plain: s.Plain,
 		Version: s.Version, Created: s.Created, Updated: s.Updated,
 	}
 }
 
 // NewSecretRequest returns the form of what asks for s.
 func NewSecretRequest(s brig.Secret, value []byte) SecretRequest {
-	return SecretRequest{ValueB64: value, Hosts: s.Hosts, Places: fromPlaces(s.Places), Exclusive: s.Exclusive}
+	return SecretRequest{ValueB64: value, Hosts: s.Hosts, Places: fromPlaces(s.Places), Exclusive: s.Exclusive, Plain: s.Plain}
 }
 
 // Noun returns the secret of that name which r asks for, and its value.
 func (r SecretRequest) Noun(name string) (brig.Secret, []byte, error) {
-	s := brig.Secret{Name: name, Hosts: r.Hosts, Places: toPlaces(r.Places), Exclusive: r.Exclusive}
+	s := brig.Secret{Name: name, Hosts: r.Hosts, Places: toPlaces(r.Places), Exclusive: r.Exclusive, Plain: r.Plain}
 	if r.Value == nil {
 		return s, r.ValueB64, nil
 	}

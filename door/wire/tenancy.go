@@ -72,6 +72,7 @@ type Quota struct {
 	GiBSeconds       float64 `json:"gib_seconds_per_day,omitempty" doc:"reserved: memory that sandboxes may use, times how long they live"`
 	Egress           Size    `json:"egress_bytes_per_day,omitempty"`
 	Storage          Size    `json:"storage,omitempty" doc:"what sandboxes that live may write to their file systems together"`
+	Workspaces       Size    `json:"workspaces,omitempty" doc:"what versions of workspaces take together; contents that they have in common count once"`
 	Rate             float64 `json:"rate,omitempty" doc:"calls a second, of the whole tenant"`
 	RatePerKey       float64 `json:"rate_per_key,omitempty" doc:"calls a second, of each key"`
 }
@@ -84,18 +85,39 @@ type Ceilings struct {
 	TimeoutMS   int64    `json:"max_timeout_ms,omitempty"`
 	Images      []string `json:"images,omitempty" doc:"names, patterns with * and ?, or digests of the images that may be used; default all"`
 	DigestsOnly bool     `json:"digests_only,omitempty" doc:"images must be asked for by their digest"`
+
+	Screening *Screening `json:"screening,omitempty" doc:"which code is refused, beside what the server refuses of everybody's"`
+}
+
+// Screening refuses code for what is written in it.
+type Screening struct {
+	Python     *ScreenRules `json:"python,omitempty" doc:"without rules no Python may run, unless others says so"`
+	JavaScript *ScreenRules `json:"javascript,omitempty" doc:"TypeScript is screened as the JavaScript that it becomes"`
+	Others     bool         `json:"others,omitempty" doc:"languages without rules may run"`
+}
+
+// ScreenRules are what is not wanted in sources of one language.
+type ScreenRules struct {
+	Imports    []string `json:"imports,omitempty" doc:"modules that may not be imported"`
+	Calls      []string `json:"calls,omitempty" doc:"functions that may not be used: eval, os.system"`
+	Attributes []string `json:"attributes,omitempty" doc:"members that may not be read of anything"`
+	Only       bool     `json:"only,omitempty" doc:"nothing may be imported but what allow lists, and what cannot be parsed may not run"`
+	Allow      []string `json:"allow,omitempty"`
+	Commands   bool     `json:"commands,omitempty" doc:"commands of IPython may run"`
 }
 
 // TenantRequest asks for a tenant.
 type TenantRequest struct {
 	Name     string    `json:"name" doc:"1 to 63 of a-z, 0-9 and -"`
 	Quota    *Quota    `json:"quota,omitempty" doc:"default the server's for new tenants"`
+	Budget   float64   `json:"budget,omitempty" doc:"what executions of a calendar month may cost before an alert says so"`
 	Ceilings *Ceilings `json:"ceilings,omitempty"`
 }
 
 // TenantChange gives a tenant another quota and other ceilings, as a whole.
 type TenantChange struct {
 	Quota    *Quota    `json:"quota,omitempty"`
+	Budget   float64   `json:"budget,omitempty"`
 	Ceilings *Ceilings `json:"ceilings,omitempty"`
 }
 
@@ -103,6 +125,7 @@ type TenantChange struct {
 type Tenant struct {
 	Name     string    `json:"name"`
 	Quota    Quota     `json:"quota"`
+	Budget   float64   `json:"budget,omitempty"`
 	Ceilings Ceilings  `json:"ceilings"`
 	Created  time.Time `json:"created,omitzero"`
 }
@@ -123,6 +146,8 @@ type UsageLine struct {
 	CPUMS      float64 `json:"cpu_ms" doc:"reserved"`
 	GiBSeconds float64 `json:"gib_seconds" doc:"reserved"`
 	Egress     int64   `json:"egress_bytes"`
+	Stored     int64   `json:"stored_bytes,omitempty" doc:"what versions of workspaces take now; only today's sum has it, and not while their store cannot be read"`
+	Cost       float64 `json:"cost,omitempty" doc:"of executions, by the rates that the server has for their providers"`
 }
 
 // Usage is what was used.
@@ -207,7 +232,7 @@ func (q *Quota) Noun() brig.Quota {
 	return brig.Quota{
 		Sandboxes: q.Sandboxes, Executions: q.Executions, ExecutionsPerDay: q.ExecutionsPerDay,
 		ExecutionTimePerDay: span(q.ExecutionMS), CPUTimePerDay: span(q.CPUMS), MemoryPerDay: q.GiBSeconds,
-		EgressPerDay: int64(q.Egress), Storage: int64(q.Storage), Rate: q.Rate, RatePerKey: q.RatePerKey,
+		EgressPerDay: int64(q.Egress), Storage: int64(q.Storage), Workspaces: int64(q.Workspaces), Rate: q.Rate, RatePerKey: q.RatePerKey,
 	}
 }
 
@@ -216,7 +241,7 @@ func FromQuota(q brig.Quota) Quota {
 	return Quota{
 		Sandboxes: q.Sandboxes, Executions: q.Executions, ExecutionsPerDay: q.ExecutionsPerDay,
 		ExecutionMS: q.ExecutionTimePerDay.Milliseconds(), CPUMS: q.CPUTimePerDay.Milliseconds(), GiBSeconds: q.MemoryPerDay,
-		Egress: Size(q.EgressPerDay), Storage: Size(q.Storage), Rate: q.Rate, RatePerKey: q.RatePerKey,
+		Egress: Size(q.EgressPerDay), Storage: Size(q.Storage), Workspaces: Size(q.Workspaces), Rate: q.Rate, RatePerKey: q.RatePerKey,
 	}
 }
 
@@ -227,6 +252,7 @@ func (c *Ceilings) Noun() brig.Ceilings {
 	}
 	out := brig.Ceilings{
 		MaxTTL: span(c.MaxTTLMS), MaxLife: span(c.MaxLifeMS), MaxTimeout: span(c.TimeoutMS), Images: c.Images, DigestsOnly: c.DigestsOnly,
+		Screening: c.Screening.noun(),
 	}
 	if l := c.Limits; l != nil {
 		out.Limits = brig.Limits{
@@ -240,7 +266,7 @@ func (c *Ceilings) Noun() brig.Ceilings {
 func FromCeilings(c brig.Ceilings) Ceilings {
 	out := Ceilings{
 		MaxTTLMS: c.MaxTTL.Milliseconds(), MaxLifeMS: c.MaxLife.Milliseconds(), TimeoutMS: c.MaxTimeout.Milliseconds(),
-		Images: c.Images, DigestsOnly: c.DigestsOnly,
+		Images: c.Images, DigestsOnly: c.DigestsOnly, Screening: fromScreening(c.Screening),
 	}
 	if l := c.Limits; l != (brig.Limits{}) {
 		out.Limits = &Limits{
@@ -252,12 +278,12 @@ func FromCeilings(c brig.Ceilings) Ceilings {
 
 // FromTenant writes a tenant.
 func FromTenant(t *brig.Tenant) Tenant {
-	return Tenant{Name: t.Name, Quota: FromQuota(t.Quota), Ceilings: FromCeilings(t.Ceilings), Created: t.Created}
+	return Tenant{Name: t.Name, Budget: t.Budget, Quota: FromQuota(t.Quota), Ceilings: FromCeilings(t.Ceilings), Created: t.Created}
 }
 
 // Noun returns the tenant.
 func (t Tenant) Noun() *brig.Tenant {
-	return &brig.Tenant{Name: t.Name, Quota: t.Quota.Noun(), Ceilings: t.Ceilings.Noun(), Created: t.Created}
+	return &brig.Tenant{Name: t.Name, Budget: t.Budget, Quota: t.Quota.Noun(), Ceilings: t.Ceilings.Noun(), Created: t.Created}
 }
 
 // FromUsage writes what was used.
@@ -266,7 +292,7 @@ func FromUsage(lines []brig.UsageLine) Usage {
 	for _, l := range lines {
 		out.Usage = append(out.Usage, UsageLine{
 			Tenant: l.Tenant, Day: l.Day, Label: l.Label, Value: l.Value, Executions: l.Executions,
-			ExecMS: Millis(l.ExecutionTime), CPUMS: Millis(l.CPUTime), GiBSeconds: l.Memory, Egress: l.Egress,
+			ExecMS: Millis(l.ExecutionTime), CPUMS: Millis(l.CPUTime), GiBSeconds: l.Memory, Egress: l.Egress, Stored: l.Stored, Cost: l.Cost,
 		})
 	}
 	return out
@@ -275,8 +301,8 @@ func FromUsage(lines []brig.UsageLine) Usage {
 // Noun returns what was used.
 func (u Usage) Noun() (out []brig.UsageLine) {
 	for _, l := range u.Usage {
-		out = append(out, brig.UsageLine{Tenant: l.Tenant, Day: l.Day, Label: l.Label, Value: l.Value, Spent: brig.Spent{
-			Executions: l.Executions, ExecutionTime: FromMillis(l.ExecMS), CPUTime: FromMillis(l.CPUMS), Memory: l.GiBSeconds, Egress: l.Egress,
+		out = append(out, brig.UsageLine{Tenant: l.Tenant, Day: l.Day, Label: l.Label, Value: l.Value, Stored: l.Stored, Spent: brig.Spent{
+			Executions: l.Executions, ExecutionTime: FromMillis(l.ExecMS), CPUTime: FromMillis(l.CPUMS), Memory: l.GiBSeconds, Egress: l.Egress, Cost: l.Cost,
 		}})
 	}
 	return out
