@@ -1,6 +1,6 @@
 // Command brig-engine is the small binary that `make build` embeds in brig:
-// gVisor and the shim and nothing else. A sandbox starts three processes of
-// it, which are quicker to start than brig itself.
+// gVisor and the shim and nothing else. A sandbox starts one process of it, and
+// three where it needs a gofer; they are quicker to start than brig itself.
 package main
 
 import (

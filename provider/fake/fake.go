@@ -30,6 +30,8 @@ type Provider struct {
 	CreateError error
 	// OnCreate, when set, is called by Create before the machine exists.
 	OnCreate func(brig.ID)
+	// OnInstall, when set, is called while packages of tools are installed.
+	OnInstall func()
 	// Enforces replaces what the provider says of itself, and Holds what its
 	// machines turn out to do. NoUplink takes their way out.
 	Enforces, Holds map[brig.Area]brig.Enforcement
@@ -54,7 +56,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), files: map[string][]byte{}}
+	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), over: make(chan struct{}), files: map[string][]byte{}}
 	in.mu.Lock() // a lease may be over before it is stored
 	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
 	in.mu.Unlock()
@@ -64,8 +66,10 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	p.machines[id] = in
 	p.mu.Unlock()
-	if spec.Command != nil {
-		go in.main(context.WithoutCancel(ctx))
+	if !spec.Held {
+		if err := in.Begin(ctx, false); err != nil {
+			return nil, err
+		}
 	}
 	return in, nil
 }
@@ -117,6 +121,7 @@ type instance struct {
 	spec  brig.Spec
 	lease *time.Timer
 	done  chan struct{}
+	over  chan struct{} // closed when a main program that lingers has ended
 	pids  atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
@@ -127,6 +132,8 @@ type instance struct {
 	execs []*brig.Execution
 	kept  map[string]brig.Kept
 	link  *Link // nil until there was one
+	begun bool  // the main program was started
+	code  int   // its exit code
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -159,13 +166,43 @@ func (in *instance) finish(why brig.ExitReason, code int) {
 	close(in.done)
 }
 
-func (in *instance) main(ctx context.Context) {
+// Begin implements brig.Instance.
+func (in *instance) Begin(ctx context.Context, linger bool) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.spec.Command != nil && !in.begun {
+		in.begun = true
+		go in.main(context.WithoutCancel(ctx), linger)
+	}
+	return nil
+}
+
+// Over implements brig.Instance.
+func (in *instance) Over(ctx context.Context) error {
+	select {
+	case <-in.over:
+		return nil
+	case <-in.done:
+		return fmt.Errorf("%s has ended", in.id)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (in *instance) main(ctx context.Context, linger bool) {
 	res, err := in.Exec(ctx, "main", *in.spec.Command, brig.IO{Stdout: logOf{in}, Stderr: logOf{in}})
 	code := 127
 	if err == nil {
 		code = res.ExitCode
 	}
-	in.finish(brig.Exited, code)
+	if !linger {
+		in.finish(brig.Exited, code)
+		return
+	}
+	in.mu.Lock()
+	in.code = code
+	in.mu.Unlock()
+	close(in.over)
 }
 
 type logOf struct{ in *instance }
@@ -245,7 +282,13 @@ func (in *instance) Extend(_ context.Context, lease time.Time) error {
 
 // Stop implements brig.Instance.
 func (in *instance) Stop(_ context.Context, _ time.Duration, why brig.ExitReason) error {
-	in.finish(why, 137)
+	code := 137
+	if why == brig.Exited {
+		in.mu.Lock()
+		code = in.code
+		in.mu.Unlock()
+	}
+	in.finish(why, code)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
+	"github.com/brig-run/brig/tool"
 )
 
 // process is an interpreter of the little language that speaks the drivers'
@@ -36,6 +37,7 @@ type process struct {
 	vars  map[string]string
 	count int
 	sent  chan part
+	calls func(tool.Order)
 
 	mu        sync.Mutex // guards the fields below
 	orders    []interpreter.Order
@@ -69,13 +71,22 @@ func (in *instance) Start(ctx context.Context, id string, cmd brig.Command, s br
 		in: in, id: id, pid: int(in.pids.Add(1)), user: cmd, vars: map[string]string{}, sent: make(chan part, 16),
 		wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
-	go p.serve(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	p.calls = func(o tool.Order) { p.call(ctx, o) }
+	go p.serve(ctx)
 	return &listener{process: p, closed: make(chan struct{})}, nil
 }
 
 // Send implements brig.Process.
 func (p *process) Send(message []byte) error {
-	var o interpreter.Order
+	var (
+		o    interpreter.Order
+		call tool.Order
+	)
+	if json.Unmarshal(message, &call) == nil && call.Key != "" {
+		go p.calls(call)
+		return nil
+	}
 	if err := json.Unmarshal(message, &o); err != nil {
 		return err
 	}

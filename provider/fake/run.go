@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ import (
 //	oom             ends the machine for its memory
 //	crash           ends the machine without a reason
 //	write PATH TEXT writes a file in /workspace
+//	python3 … -- NAMES…  installs packages of tools
 //	packet HEX      sends a packet and writes the next that comes
 func (in *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
@@ -118,6 +120,8 @@ func (in *instance) run(ctx context.Context, cmd brig.Command, sio brig.IO) (int
 		return 0, err
 	case "write":
 		return 0, in.Put(ctx, "/workspace", []brig.File{{Path: path.Clean(args[0]), Data: []byte(args[1])}})
+	case "python3":
+		return 0, in.install(ctx, args[slices.Index(args, "--")+1:])
 	case wire.AgentFile:
 		return in.probe(cmd, args, sio.Stdout)
 	case "packet":

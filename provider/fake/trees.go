@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -47,6 +50,32 @@ func (in *instance) Pack(ctx context.Context, dir string, on func(brig.Node, io.
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// Changed implements brig.Instance. All that a machine has was written in it.
+func (in *instance) Changed(_ context.Context, paths []string, _ time.Time, on func(brig.Node, io.Reader) error) error {
+	for _, at := range paths {
+		in.mu.Lock()
+		files := maps.Clone(in.files)
+		in.mu.Unlock()
+		found := false
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if strings.ContainsRune(name, 0) || name != at && !strings.HasPrefix(name, at+"/") {
+				continue
+			}
+			found = true
+			n := brig.Node{Path: name[1:], Type: brig.RegularFile, Mode: 0o644, Size: int64(len(files[name]))}
+			if err := on(n, bytes.NewReader(files[name])); err != nil {
+				return err
+			}
+		}
+		if !found {
+			if err := on(brig.Node{Path: at[1:], Skipped: "nothing is there", Type: brig.OtherFile}, nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

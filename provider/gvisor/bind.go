@@ -16,7 +16,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	o := i.order
 	o.Env, o.Limits, o.Lease, o.Ephemeral, o.Blank = spec.Env, spec.Limits, lease, spec.Ephemeral, false
 	if spec.Name != "" && spec.Name != o.Hostname {
-		if err := i.guest.Name(ctx, spec.Name); err != nil {
+		if err := i.Guest.Name(ctx, spec.Name); err != nil {
 			return err
 		}
 		o.Hostname = spec.Name
@@ -38,7 +38,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		failpoint.Hit("provider.owned")
 		i.untie()
 	}
-	i.order, i.guest.Env, i.guest.Limits = o, o.Env, o.Limits
+	i.order, i.Guest.Env, i.Guest.Limits = o, o.Env, o.Limits
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (i *instance) untie() {
 		i.tether.Close()
 		i.tether = nil
 	}
-	i.guest.Grace = 0
+	i.Guest.Grace = 0
 }
 
 func (i *instance) weigh(w uint64) error {

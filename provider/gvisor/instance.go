@@ -19,13 +19,15 @@ import (
 
 // instance is one sandbox, seen from a server. It implements brig.Instance.
 type instance struct {
+	guest.Guest // of its processes, files and trees
+
 	p      *Provider
 	l      layout
 	id     brig.ID
 	order  order
 	notes  []string
 	tether *os.File // of an ephemeral sandbox: closing it ends the sandbox
-	guest  guest.Guest
+	ahead  ahead
 	watch  *net.UnixConn
 	done   chan struct{}
 	reaped chan struct{} // of a shim that this process has started
@@ -64,11 +66,12 @@ func (i *instance) Exit() *brig.Exit {
 
 // attach finds the sandbox, which may have ended, and watches for its end.
 func (i *instance) attach() {
-	i.guest = guest.Guest{Dial: i.l.dialAgent, Env: i.order.Env, Limits: i.order.Limits}
+	i.ahead.dial = i.l.dialAgent
+	i.Guest = guest.Guest{Dial: i.ahead.take, Env: i.order.Env, Limits: i.order.Limits}
 	if i.order.Ephemeral {
 		// Its sandbox is about to end anyway, and the host is faster at it
 		// than an agent in the middle of a fork bomb.
-		i.guest.Grace = oneShotGrace
+		i.Guest.Grace = oneShotGrace
 	}
 	c := i.reach()
 	if c == nil {
@@ -113,6 +116,7 @@ func (i *instance) reach() *net.UnixConn {
 // conclude learns how the sandbox ended. A shim that wrote nothing down was
 // killed, and its sandbox with it.
 func (i *instance) conclude() {
+	i.ahead.close()
 	var e ending
 	if ok, err := i.l.readJSON(exitFile, &e); err != nil || !ok {
 		e = ending{Code: 137, Reason: brig.Crashed, At: time.Now().UTC()}
@@ -140,7 +144,7 @@ const lostTime = 2 * time.Second
 
 // Exec implements brig.Instance.
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
-	res, err := i.guest.Exec(ctx, id, cmd, sio)
+	res, err := i.Guest.Exec(ctx, id, cmd, sio)
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
@@ -171,19 +175,6 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 			WithHint("see the sandbox's exit and logs").Because(err)
 	}
 	return res, err
-}
-
-// Execs implements brig.Instance.
-func (i *instance) Execs(ctx context.Context) ([]*brig.Execution, error) { return i.guest.Execs(ctx) }
-
-// Put implements brig.Instance.
-func (i *instance) Put(ctx context.Context, dir string, files []brig.File) error {
-	return i.guest.Put(ctx, dir, files)
-}
-
-// Collect implements brig.Instance.
-func (i *instance) Collect(ctx context.Context, dir string) ([]brig.File, []string, error) {
-	return i.guest.Collect(ctx, dir)
 }
 
 // Extend implements brig.Instance.
@@ -263,17 +254,9 @@ func (i *instance) Destroy(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(i.l.dir))
 }
 
-// Files implements brig.Instance.
-func (i *instance) Files() brig.Files { return i.guest.Files() }
-
 // Dial implements brig.Instance.
 func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
-	return i.guest.Port(ctx, port)
-}
-
-// Uplink implements brig.Instance.
-func (i *instance) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
-	return i.guest.Uplink(ctx, authority)
+	return i.Guest.Port(ctx, port)
 }
 
 // Usage implements brig.Instance.

@@ -74,7 +74,7 @@ func (k *keepsakes) sendAll(c *net.UnixConn) {
 
 // Start implements brig.Instance.
 func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
-	p, err := i.guest.Start(ctx, id, cmd, s)
+	p, err := i.Guest.Start(ctx, id, cmd, s)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 		if err := json.Unmarshal(a.Note, &n); err != nil {
 			return out, fmt.Errorf("decode what the shim keeps: %w", err)
 		}
-		p, err := i.guest.Adopt(a.ID, n.PID, n.Plain, fds)
+		p, err := i.Guest.Adopt(a.ID, n.PID, n.Plain, fds)
 		if err != nil {
 			return out, err
 		}

@@ -27,9 +27,8 @@ const (
 	socketFile  = "shim.sock"
 	lockFile    = "lock"      // held by whoever brings the sandbox to life, then by its shim
 	exitFile    = "exit.json" // how it ended; the last thing that a shim writes
-	logFile     = "log"       // what its programs wrote
-	oldLogFile  = "log.1"
-	shimLogFile = "shim.log" // the shim's own last words
+	logFile     = "log"       // what its programs wrote, a journal
+	shimLogFile = "shim.log"  // the shim's own last words
 	panicFile   = "panic.log"
 	stateDir    = "state"   // gVisor's own
 	overlayDir  = "overlay" // backs the writable layer

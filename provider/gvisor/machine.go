@@ -7,12 +7,9 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/runsc/config"
-	"gvisor.dev/gvisor/runsc/container"
 
 	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/cgroup"
@@ -20,8 +17,7 @@ import (
 
 // machine is a running gVisor sandbox, seen by the process that started it.
 type machine struct {
-	conf    *config.Config
-	c       *container.Container
+	kernel
 	control *net.UnixConn // the agent's control socket
 	guest   *guest.Guest
 	gone    chan struct{} // closed when the sandbox has ended
@@ -35,26 +31,10 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 			return nil, fmt.Errorf("prepare folder: %w", err)
 		}
 	}
-	spec := o.ociSpec()
-	if err := l.writeJSON(configFile, spec, false); err != nil {
+	if err := l.writeJSON(configFile, o.bundle(), false); err != nil {
 		return nil, err
 	}
 	m := &machine{gone: make(chan struct{})}
-	leave := func() error { return nil }
-	join := g != nil // gVisor joins the group, and leaves it again
-	if g != nil {
-		away, err := g.Enter()
-		switch {
-		case err == nil:
-			leave, join = sync.OnceValue(away), false
-			defer func() { _ = leave() }() // said below, unless all is lost
-		case !errors.Is(err, errors.ErrUnsupported):
-			return nil, err
-		}
-	}
-	if m.conf, err = o.runscConfig(l, join); err != nil {
-		return nil, err
-	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make control socket: %w", err)
@@ -76,26 +56,22 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	// The sandbox dies with the thread that starts it, so that it cannot
 	// outlive its shim. This one stays.
 	runtime.LockOSThread()
-	m.c, err = container.New(m.conf, container.Args{
-		ID: o.ID, Spec: spec, BundleDir: l.bundle(), Attached: true,
-		PassFiles: map[int]*os.File{agentFD: theirs}, ExecFile: agent,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("create gvisor sandbox: %w", err)
+	start := withGofer
+	if o.Alone {
+		start = alone
 	}
-	if err := errors.Join(leave(), m.confined(g)); err != nil {
-		return nil, errors.Join(err, m.c.Destroy())
+	if m.kernel, err = start(l, o, g, donated{control: theirs, agent: agent}); err != nil {
+		return nil, err
 	}
-	if err := m.c.Start(m.conf); err != nil {
-		return nil, errors.Join(fmt.Errorf("start gvisor sandbox: %w", err), m.c.Destroy())
+	if err := m.confined(g); err != nil {
+		return nil, errors.Join(err, m.kernel.destroy())
+	}
+	if err := m.run(); err != nil {
+		return nil, errors.Join(err, m.kernel.destroy())
 	}
 	m.guest = &guest.Guest{Dial: m.dial, Env: o.Env, Limits: o.Limits}
 	go func() {
-		ws, err := m.c.Wait()
-		if err != nil {
-			ws = unix.WaitStatus(unix.SIGKILL)
-		}
-		m.status.Store(int32(ws))
+		m.status.Store(int32(m.wait()))
 		close(m.gone)
 	}()
 	return m, nil
@@ -107,7 +83,7 @@ func (m *machine) confined(g *cgroup.Group) error {
 	if g == nil {
 		return nil
 	}
-	in, err := g.Holds(m.c.SandboxPid())
+	in, err := g.Holds(m.pid())
 	if err == nil && !in {
 		err = errors.New("the sandbox is not in its cgroup")
 	}
@@ -143,22 +119,14 @@ func (m *machine) dial(context.Context) (net.Conn, error) {
 
 // kill ends every process of the sandbox at once.
 func (m *machine) kill(g *cgroup.Group) {
-	if pid := m.c.SandboxPid(); pid > 0 {
-		// The sentry is the init of a process namespace: the kernel ends
-		// everything in it.
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	if g != nil {
+	if !m.kernel.kill() && g != nil {
 		_ = g.Kill()
 	}
 }
 
 func (m *machine) destroy() error {
 	m.control.Close()
-	if err := m.c.Destroy(); err != nil {
-		return fmt.Errorf("destroy gvisor sandbox: %w", err)
-	}
-	return nil
+	return m.kernel.destroy()
 }
 
 // code is the exit code of a machine that has gone.

@@ -1,3 +1,5 @@
+//go:build !shim
+
 package gvisor
 
 import (
@@ -5,12 +7,10 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
@@ -22,9 +22,6 @@ import (
 	"github.com/brig-run/brig/internal/prefilter"
 )
 
-// shimName is the argv[0] of a shim.
-const shimName = "brig-shim"
-
 // Main takes over the process if argv[0] says that it is one of the provider's
 // own, and then never returns. gVisor starts itself again as "runsc-…" or as
 // /proc/self/exe; "runsc" gives its command line, of which only "run" and
@@ -33,8 +30,7 @@ func Main() {
 	name := os.Args[0][strings.LastIndexByte(os.Args[0], '/')+1:]
 	switch {
 	case name == shimName:
-		delayGC()
-		os.Exit(shimMain(os.Args[1:]))
+		Shim()
 	case name == "runsc", strings.HasPrefix(name, "runsc-"), os.Args[0] == "/proc/self/exe":
 		os.Args = ready(os.Args)
 		const user, internal = "", "internal use only"
@@ -44,16 +40,6 @@ func Main() {
 		}, nil)
 		os.Exit(0)
 	}
-}
-
-// firstGC is how much more than usual a process may allocate until memory is
-// first collected, in percent: with it no collection falls into its start.
-const firstGC = 800
-
-// delayGC puts the first garbage collection off. After it all is as usual.
-func delayGC() {
-	usual := debug.SetGCPercent(firstGC)
-	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { debug.SetGCPercent(usual) })
 }
 
 // ready makes one of gVisor's processes that a shim has started quick to
@@ -74,8 +60,7 @@ func ready(args []string) []string {
 	case "gofer":
 		settle(&o, caps.Of(goferCaps()...))
 	case "boot":
-		// It takes a while, and does not need what comes before.
-		go seccheck.Initialize()
+		untraced()
 		settle(&o, caps.Of(sentryCaps()...))
 		if path, err := unmounter(); err == nil && !o.Rootless {
 			specutils.ExePath = path // a sentry starts itself again for this alone

@@ -1,3 +1,5 @@
+//go:build !shim
+
 package gvisor
 
 import (

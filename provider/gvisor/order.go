@@ -28,9 +28,12 @@ type order struct {
 	Lease     time.Time
 	Ephemeral bool
 	Blank     bool   `json:",omitempty"`
+	Held      bool   `json:",omitempty"`
 	Cgroup    string // empty where no cgroup can be made
 	Rootless  bool
 	Agent     string   // path of the agent's binary
+	Engine    string   `json:",omitempty"` // path of the sentry's binary
+	Alone     bool     `json:",omitempty"` // the sentry works without a gofer
 	Disabled  []string // protections that a test's control switches off
 }
 

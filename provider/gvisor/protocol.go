@@ -18,10 +18,11 @@ import (
 
 // request is what a provider asks on a connection to a shim, one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "stop", "sentry"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "begin", "over", "stop", "sentry"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`
+	Linger bool            `json:",omitempty"` // of a main program that begins
 	// ID and Note are of a process that is kept; an empty note drops it.
 	ID   string `json:",omitempty"`
 	Note []byte `json:",omitempty"`

@@ -12,15 +12,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/runsc/config"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 )
 
 // self is this very binary, whatever becomes of its file.
@@ -36,9 +37,12 @@ type Options struct {
 	DataDir string
 	// Root says where an image's files are.
 	Root func(digest string) (Root, error)
-	// Engine is the binary that becomes shim, gofer and sentry: one whose
-	// main calls Main first. Empty is this very binary.
+	// Engine is the binary that becomes sentry, and gofer and shim where a gofer
+	// is needed: one whose main calls Main first. Empty is this very binary.
 	Engine string
+	// Shim is the binary that becomes shim where no gofer is needed: one whose
+	// main is Shim. Empty is the engine.
+	Shim string
 	// Agent is the binary that is the sandbox's init.
 	Agent string
 	Log   *slog.Logger
@@ -50,6 +54,7 @@ type Options struct {
 type Provider struct {
 	Options
 	rootless bool
+	alone    bool // sentries work without a gofer
 	cgroups  bool
 	held     cgroup.Limits // what a group with every limit turned out to have
 	claims   map[brig.Area]brig.Enforcement
@@ -78,7 +83,7 @@ func Open(o Options) (*Provider, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Engine == self && config.CgoEnabled {
+	if o.Engine == self && cgoEnabled {
 		// It would need the dynamic loader inside its own empty root.
 		return nil, brig.Errorf(brig.NotInitialized, "this brig was built with cgo and cannot start itself in a sandbox").
 			WithHint("build it with `make build`, or with CGO_ENABLED=0 go build")
@@ -87,6 +92,11 @@ func Open(o Options) (*Provider, error) {
 	if !p.rootless {
 		p.held, err = tryCgroup(dir)
 		p.cgroups = err == nil
+	}
+	p.alone = !p.rootless && !slices.Contains(p.Disabled, "network") && tryTree(dir) == nil
+	// A shim of its own has no engine in it to start by its own name.
+	if p.Shim == "" || !p.alone || p.Engine == self {
+		p.Shim = p.Engine
 	}
 	p.claims = p.enforces()
 	return p, nil
@@ -156,8 +166,8 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	i.order = order{
 		Version: orderVersion, ID: string(id), Hostname: host, Root: root, Limits: spec.Limits,
-		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank,
-		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Disabled: p.Disabled,
+		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held,
+		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Alone: p.alone, Disabled: p.Disabled,
 	}
 	private, err := i.order.hide()
 	if err != nil {
@@ -167,12 +177,15 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, diskError(err, "write the sandbox's order")
 	}
 	failpoint.Hit("provider.ordered")
-	if err := i.launch(ctx, lock, private); err != nil {
+	bctx, s := span.Start(ctx, "gvisor.boot")
+	err = i.launch(bctx, lock, private)
+	if s.End(); err != nil {
 		return nil, err
 	}
 	i.attach()
 	if spec.Blank {
 		_, err = i.group() // so that Bind need not look for it
+		i.ahead.later()
 	}
 	return i, err
 }
@@ -192,7 +205,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 	}
 	defer out.Close()
 
-	cmd := exec.Command(i.p.Engine, i.l.dir)
+	cmd := exec.Command(i.p.Shim, i.l.dir)
 	cmd.Args[0] = shimName
 	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // nothing of the server's
 	cmd.Dir = "/"

@@ -66,7 +66,7 @@ func confine(n int, id string) error {
 func (s *shim) watchdog() {
 	// What the guest has is in files in memory, of which gVisor maps only the
 	// pages in use just now. The sentry has made them before it runs.
-	files := memoryFiles(s.machine.c.SandboxPid())
+	files := memoryFiles(s.machine.pid())
 	defer func() {
 		for _, f := range files {
 			f.Close()

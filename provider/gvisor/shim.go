@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -13,11 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/log"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/journal"
 )
 
 // The descriptors that a shim is started with.
@@ -40,10 +41,11 @@ type shim struct {
 	group   *cgroup.Group // nil where no cgroup can be made
 	machine *machine
 	ln      *net.UnixListener
-	log     *logWriter
+	log     *journal.Writer
 	kept    keepsakes
 
-	end chan brig.ExitReason // asked for an end, and why
+	end  chan brig.ExitReason // asked for an end, and why
+	over chan struct{}        // closed when a main program that lingers has ended
 
 	mu       sync.Mutex // guards the fields below
 	lease    *time.Timer
@@ -51,6 +53,7 @@ type shim struct {
 	mainCode int             // the main program's exit code
 	frozen   bool            // no task of the guest runs
 	asked    brig.ExitReason // why somebody is stopping it gently, if so
+	begun    bool            // the main program was started
 	orphan   bool            // whoever it was for has gone
 }
 
@@ -58,16 +61,17 @@ type shim struct {
 func shimMain(args []string) int {
 	// Signals meant for a server and its terminal are not for its sandboxes.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
-	// What matters of gVisor's own log comes back as errors.
-	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	ready := os.NewFile(readyFD, "ready")
 	if len(args) != 1 || ready == nil {
 		return 2
 	}
-	unix.CloseOnExec(readyFD)
-	unix.CloseOnExec(lockFD)
-	unix.CloseOnExec(tetherFD)
-	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16)}
+	// Whatever whoever started the server has left open is not the sentry's.
+	if err := unix.CloseRange(readyFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		unix.CloseOnExec(readyFD) // a kernel before 5.11
+		unix.CloseOnExec(lockFD)
+		unix.CloseOnExec(tetherFD)
+	}
+	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16), over: make(chan struct{})}
 	ctx := context.Background()
 	notes, err := s.start(ctx)
 	if err != nil {
@@ -115,7 +119,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	failpoint.Hit("shim.limited")
-	if s.log, err = openLog(s.layout); err != nil {
+	if s.log, err = journal.Open(s.path(logFile)); err != nil {
 		return nil, err
 	}
 	if s.machine, err = boot(s.layout, &s.order, s.group); err != nil {
@@ -183,8 +187,8 @@ func (s *shim) run(ctx context.Context) error {
 	if s.Ephemeral {
 		go s.holdTether()
 	}
-	if s.Command != nil {
-		go s.main(ctx)
+	if !s.Held {
+		s.begin(ctx, false)
 	}
 	go s.serve(ctx)
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -74,8 +73,14 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 			return
 		}
 		_ = send(c, answer{})
+	case "begin":
+		s.begin(ctx, r.Linger)
+		_ = send(c, answer{})
+	case "over":
+		<-s.over // or the process ends, and the connection with it
+		_ = send(c, answer{})
 	case "sentry":
-		_ = send(c, answer{PID: s.machine.c.SandboxPid()})
+		_ = send(c, answer{PID: s.machine.pid()})
 	case "stop":
 		_ = send(c, answer{})
 		s.stop(ctx, r)
@@ -114,11 +119,11 @@ func (s *shim) freeze(on bool) error {
 	if s.frozen == on {
 		return nil // gVisor counts, we do not
 	}
-	f := s.machine.c.Sandbox.Resume
+	f := s.machine.resume
 	if on {
-		f = s.machine.c.Sandbox.Pause
+		f = s.machine.pause
 	}
-	err := f(s.ID)
+	err := f()
 	if err == nil {
 		s.frozen = on
 	}
@@ -155,8 +160,20 @@ func (s *shim) stop(ctx context.Context, r request) {
 	s.end <- r.Reason
 }
 
-// main runs the sandbox's main program; its end is the sandbox's.
-func (s *shim) main(ctx context.Context) {
+// begin starts the main program, once, if there is one.
+func (s *shim) begin(ctx context.Context, linger bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Command == nil || s.begun {
+		return
+	}
+	s.begun = true
+	go s.main(ctx, linger)
+}
+
+// main runs the sandbox's main program. Its end is the sandbox's, unless that
+// lingers.
+func (s *shim) main(ctx context.Context, linger bool) {
 	sio := brig.IO{Stdout: s.log, Stderr: s.log}
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
 	switch {
@@ -178,60 +195,13 @@ func (s *shim) main(ctx context.Context) {
 		s.mainCode = 127
 		s.mu.Unlock()
 	}
+	if linger {
+		close(s.over)
+		return
+	}
 	select {
 	case <-s.machine.gone:
 	default:
 		s.end <- brig.Exited
 	}
-}
-
-// logWriter appends to the sandbox's log and begins a new file when it is
-// full; one old file is kept.
-type logWriter struct {
-	l    layout
-	f    *os.File
-	size int64
-	marks
-}
-
-// maxLog is how large a log file gets, in bytes. Two are kept.
-const maxLog = 8 * brig.MiB
-
-func openLog(l layout) (*logWriter, error) {
-	f, err := os.OpenFile(l.path(logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	w := &logWriter{l: l, f: f, marks: openMarks(f.Name())}
-	if st, err := f.Stat(); err == nil {
-		w.size = st.Size()
-	}
-	return w, nil
-}
-
-// Write implements io.Writer. Several writers may append to one log, each
-// write whole.
-func (w *logWriter) Write(p []byte) (int, error) {
-	if w.size > maxLog {
-		_ = os.Rename(w.l.path(logFile)+timesSuffix, w.l.path(oldLogFile)+timesSuffix) // there may be none
-		if err := os.Rename(w.l.path(logFile), w.l.path(oldLogFile)); err == nil {
-			if next, err := openLog(w.l); err == nil {
-				_ = w.Close() // what was in it is written
-				*w = *next
-			}
-		}
-	}
-	n, err := w.f.Write(p)
-	w.size += int64(n)
-	// The end of what was appended is where we are now, whoever else appends.
-	if end, err := w.f.Seek(0, io.SeekCurrent); err == nil && n > 0 {
-		w.wrote(end - int64(n))
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (w *logWriter) Close() error {
-	w.marks.close()
-	return w.f.Close()
 }

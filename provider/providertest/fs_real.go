@@ -370,6 +370,11 @@ func testFilesMetadata(t *testing.T, h Harness) {
 			}
 		}
 	}
+	if h.ReadOnlyImage {
+		_, err := fs.Write(ctx, at("/etc/hostname"), brig.FileWrite{}, strings.NewReader("x"))
+		refused(t, "a file of an image that is read-only", err, brig.InvalidArgument)
+		return
+	}
 	// A file of the image gets it, too.
 	if e, err := fs.Write(ctx, at("/etc/hostname"), brig.FileWrite{Metadata: map[string]string{"k": "v"}}, strings.NewReader("x")); err != nil || e.Metadata["k"] != "v" {
 		t.Errorf("%+v, %v", e, err)

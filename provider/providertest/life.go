@@ -136,6 +136,60 @@ func testMainProgramMissing(t *testing.T, h Harness) {
 	}
 }
 
+// A main program that is held begins when it is told to, once; one that lingers
+// leaves its machine, and its code.
+func testMainProgramHeld(t *testing.T, h Harness) {
+	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
+	held := func(s *brig.Spec) { main(s); s.Held = true }
+	_, in := create(t, h, held)
+	if err := unpack(t.Context(), in, brig.UnpackOptions{}, file("f")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(wait / 20)
+	if in.Exit() != nil {
+		t.Fatalf("it began by itself: %+v", in.Exit())
+	}
+	for range 2 {
+		if err := in.Begin(t.Context(), false); err != nil && in.Exit() == nil {
+			t.Fatal(err)
+		}
+	}
+	if e := ended(t, in); e.Reason != brig.Exited || e.Code != 3 {
+		t.Errorf("exit: %+v", e)
+	}
+	if got := readLogs(t, in); h.Real && got != "f" {
+		t.Errorf("logs: %q", got)
+	}
+	if err := in.Over(t.Context()); err == nil {
+		t.Error("a machine that is gone waits for its program")
+	}
+}
+
+// testMainProgramLingers: a machine stays after its main program if it is told to.
+func testMainProgramLingers(t *testing.T, h Harness) {
+	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
+	id, in := create(t, h, func(s *brig.Spec) { main(s); s.Held = true })
+	if err := in.Begin(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.Provider.Recover(t.Context(), id, in.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Over(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if in.Exit() != nil {
+		t.Fatalf("it has not lingered: %+v", in.Exit())
+	}
+	if err := again.Stop(t.Context(), 0, brig.Exited); err != nil {
+		t.Fatal(err)
+	}
+	if e := ended(t, in); e.Code != 3 || e.Reason != brig.Exited {
+		t.Errorf("exit: %+v", e)
+	}
+}
+
 func testLease(t *testing.T, h Harness) {
 	in, err := h.Provider.Create(t.Context(), newID(), h.spec(), time.Now().Add(1500*time.Millisecond))
 	if err != nil {
@@ -148,7 +202,8 @@ func testLease(t *testing.T, h Harness) {
 }
 
 func testExtend(t *testing.T, h Harness) {
-	in, err := h.Provider.Create(t.Context(), newID(), h.spec(), time.Now().Add(1500*time.Millisecond))
+	first := time.Now().Add(3 * time.Second)
+	in, err := h.Provider.Create(t.Context(), newID(), h.spec(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +211,7 @@ func testExtend(t *testing.T, h Harness) {
 	if err := in.Extend(t.Context(), time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1800 * time.Millisecond)
+	time.Sleep(time.Until(first.Add(300 * time.Millisecond)))
 	alive(t, in)
 	if err := in.Extend(t.Context(), time.Now().Add(200*time.Millisecond)); err != nil {
 		t.Fatal(err)

@@ -30,11 +30,21 @@ type Harness struct {
 	// little language of the fake provider is used, and the cases that need
 	// more are skipped.
 	Real bool
+	// FixedName says that a machine's host name cannot be changed, so that one
+	// that is bound keeps the one that it had. It has a note that says so.
+	FixedName bool
+	// ReadOnlyImage says that the files of the image cannot be written, but only
+	// those where programs usually write.
+	ReadOnlyImage bool
+	// Lacks names the cases that the provider cannot be held to, with the
+	// reason. Instead it has to refuse what it cannot do, and may not claim it.
+	Lacks map[string]string
 }
 
 // Run checks a provider. The provider must have no machines of anyone else's:
 // the suite sweeps.
 func Run(t *testing.T, h Harness) {
+	known := map[string]bool{}
 	for _, c := range []struct {
 		name string
 		real bool // needs a real shell
@@ -67,10 +77,13 @@ func Run(t *testing.T, h Harness) {
 		{"TreesConfined", true, testTreesConfined},
 		{"TreesRace", true, testTreesRace},
 		{"Quiet", true, testQuiet},
+		{"Changed", true, testChanged},
 		{"Logs", false, testLogs},
 		{"LogTimes", false, testLogTimes},
 		{"MainProgram", false, testMainProgram},
 		{"MainProgramMissing", false, testMainProgramMissing},
+		{"MainProgramLingers", false, testMainProgramLingers},
+		{"MainProgramHeld", false, testMainProgramHeld},
 		{"Lease", false, testLease},
 		{"Extend", false, testExtend},
 		{"StopHard", false, testStopHard},
@@ -127,12 +140,27 @@ func Run(t *testing.T, h Harness) {
 		{"UplinkSettings", true, testUplinkSettings},
 		{"UplinkHostileFiles", true, testUplinkHostileFiles},
 	} {
+		known[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
+			if why := h.Lacks[c.name]; why != "" {
+				t.Logf("lacks it: %s", why)
+				testLack(t, h, c.name)
+				return
+			}
 			if c.real && !h.Real {
 				t.Skip("needs a real shell, which this provider does not have")
 			}
+			if strings.HasPrefix(c.name, "Uplink") && !h.Provider.Capabilities().Uplinks {
+				testNoUplink(t, h)
+				return
+			}
 			c.f(t, h)
 		})
+	}
+	for name := range h.Lacks {
+		if !known[name] {
+			t.Errorf("it lacks %q, and there is no such case", name)
+		}
 	}
 }
 

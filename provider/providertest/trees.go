@@ -243,3 +243,46 @@ func testQuiet(t *testing.T, h Harness) {
 		t.Errorf("%q, %q", a.out, a.err)
 	}
 }
+
+// testChanged looks for what was written outside the tree, since a moment.
+func testChanged(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	must := func(line string) {
+		t.Helper()
+		if a := run(t, in, brig.Command{Shell: line}); a.ExitCode != 0 {
+			t.Fatalf("%s: %+v", line, a)
+		}
+	}
+	must(`mkdir -p /home/user/d/e; echo old > /home/user/old; echo old > /home/user/d/again; touch -d 2001-01-01 /home/user/old`)
+	time.Sleep(time.Second) // far machines' clocks are known but to how long an answer takes
+	since := time.Now()
+	must(`echo new > /home/user/d/new; touch -d 2001-02-03 /home/user/d/new; echo new > /home/user/d/again; ln -s /etc/passwd /home/user/d/e/link
+mkfifo /home/user/d/pipe; echo t > /tmp/t; ln -s /home/user /tmp/home; echo n > /home/user/no`)
+	got := packed{}
+	err := in.Changed(t.Context(), []string{"/home/user/d", "/home/user/old", "/home/user/none", "/none/at/all", "/tmp/t", "/tmp/home/no", "/tmp/home"}, since, func(n brig.Node, r io.Reader) error {
+		what := string(n.Type)
+		switch {
+		case n.Skipped != "":
+			what = "skipped: " + n.Skipped
+		case n.Type == brig.Symlink:
+			what += " " + n.Target
+		case n.Type == brig.RegularFile:
+			b, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			what += " " + string(b)
+		}
+		got[n.Path] = what
+		return nil
+	})
+	want := packed{
+		"home/user/d": "directory", "home/user/d/e": "directory", "home/user/d/new": "file new\n", "home/user/d/again": "file new\n",
+		"home/user/d/e/link": "symlink /etc/passwd", "home/user/d/pipe": "skipped: it is a pipe", "home/user/none": "skipped: nothing is there",
+		"none/at/all": "skipped: nothing is there", "tmp/t": "file t\n", "tmp/home/no": "skipped: it is behind a link, or behind what is no directory",
+		"tmp/home": "symlink /home/user",
+	}
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("changed\n%v, %v, want\n%v", got, err, want)
+	}
+}

@@ -151,6 +151,15 @@ func over(t *testing.T, ended <-chan error) {
 	}
 }
 
+// testNoUplink: a machine that can have none has no network, and says so.
+func testNoUplink(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	if _, err := in.Uplink(t.Context(), nil); brig.KindOf(err) != brig.Unimplemented {
+		t.Errorf("an uplink that cannot be: %v", err)
+	}
+	unreachable(t, h, in)
+}
+
 func testUplink(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	unreachable(t, h, in) // the control of what follows

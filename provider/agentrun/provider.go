@@ -1,0 +1,242 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/remote"
+)
+
+// languages are those of its programs.
+var languages = []brig.Language{brig.Python, brig.JavaScript}
+
+const (
+	// idleSeconds is after how long the service ends a sandbox that nobody uses:
+	// one whose end it was not told of, for example.
+	idleSeconds = 600
+	// margin is how much longer an answer may take than the program.
+	margin = 5 * time.Second
+	// endTime bounds how long a sandbox's end may take.
+	endTime = 15 * time.Second
+	// retries is how often a step before the program is repeated.
+	retries = 2
+	// workDir is where a context works.
+	workDir = "/home/user"
+)
+
+// Provider runs programs in AgentRun, with one account in one region.
+type Provider struct {
+	site    brig.Site
+	config  Config
+	service service
+
+	mu        sync.Mutex // guards the field below
+	templates map[string]bool
+}
+
+var (
+	_ brig.Provider = (*Provider)(nil)
+	_ brig.Runner   = (*Provider)(nil)
+	_ brig.Checker  = (*Provider)(nil)
+)
+
+// Open returns a provider. It connects to nothing yet.
+func Open(site brig.Site, c Config) (*Provider, error) {
+	client := func(at *brig.Endpoint, err error) (*remote.Client, error) {
+		if err != nil {
+			return nil, err
+		}
+		return remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Region: c.Region, Called: site.Called})
+	}
+	control, err := client(c.control())
+	if err != nil {
+		return nil, err
+	}
+	data, err := client(c.data())
+	if err != nil {
+		return nil, err
+	}
+	creds := &credentials{id: c.AccessKeyID, secret: c.AccessKeySecret, token: c.SecurityToken, region: c.Region, now: time.Now}
+	return &Provider{
+		site: site, config: c, templates: map[string]bool{},
+		service: service{creds: creds, data: data, control: control},
+	}, nil
+}
+
+// Close implements io.Closer.
+func (p *Provider) Close() error {
+	return errors.Join(p.service.data.Close(), p.service.control.Close())
+}
+
+// Capabilities implements brig.Provider.
+func (p *Provider) Capabilities() brig.Capabilities {
+	enforces := remote.Elsewhere("AgentRun")
+	egress := enforces[brig.AreaEgress]
+	egress.Lower(brig.LevelNone, "its templates have the public internet")
+	enforces[brig.AreaEgress] = egress
+	return brig.Capabilities{Name: Name, Isolation: "AgentRun, a cloud service", RunsOnly: true, Enforces: enforces}
+}
+
+// Create implements brig.Provider.
+func (p *Provider) Create(context.Context, brig.ID, brig.Spec, time.Time) (brig.Instance, error) {
+	return nil, brig.Errorf(brig.Unimplemented, "%s has no sandboxes, it only runs programs", Title).WithHint("run the program whole, or choose another provider")
+}
+
+// Recover implements brig.Provider.
+func (p *Provider) Recover(_ context.Context, id brig.ID, _ brig.Handle) (brig.Instance, error) {
+	return nil, brig.Errorf(brig.NotFound, "no machine %s", id)
+}
+
+// Sweep implements brig.Provider.
+func (p *Provider) Sweep(context.Context, map[brig.ID]bool) (int, error) { return 0, nil }
+
+// Check implements brig.Checker: it lists templates, which needs the control
+// plane and good credentials and costs nothing.
+func (p *Provider) Check(ctx context.Context) error {
+	return p.service.onControl(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
+}
+
+func (p *Provider) retry(ctx context.Context, operation string, f func() error) error {
+	return remote.Retry(ctx, p.site.Log.With("provider", p.site.ID), operation, retries, f)
+}
+
+// Run implements brig.Runner.
+func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio brig.IO) (_ *brig.Outcome, err error) {
+	if err := remote.Fits(prog, sio, Title, languages...); err != nil {
+		return nil, err
+	}
+	w := wrap(prog)
+	box, err := p.make(ctx, prog.Language)
+	if err != nil {
+		return nil, err
+	}
+	defer p.end(ctx, id, box)
+	within, err := p.context(ctx, box, prog.Language)
+	if err != nil {
+		return nil, err
+	}
+	seconds := p.config.Timeout
+	if prog.Timeout > 0 {
+		seconds = min(seconds, max(1, int((prog.Timeout+time.Second-1)/time.Second)))
+	}
+	limit := time.Duration(seconds) * time.Second
+	if prog.Timeout > 0 {
+		limit = min(limit, prog.Timeout)
+	}
+	o := remote.Begin(prog, sio)
+	said, err := p.execute(ctx, box, limit, map[string]any{"code": w.code, "language": string(prog.Language), "contextId": within, "timeout": seconds})
+	o.Duration = time.Since(o.Started)
+	if errors.Is(err, errOutOfTime) {
+		said, err = nil, nil // its files are all that there is
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.collect(ctx, box, o, p.settle(ctx, box, w, o, prog, said, limit))
+	o.Done = true
+	remote.Bound(o, prog)
+	return o, tell(o, sio)
+}
+
+// tell gives what a program wrote to whoever listens.
+func tell(o *brig.Outcome, sio brig.IO) error {
+	for _, s := range []struct {
+		to io.Writer
+		of brig.Output
+	}{{sio.Stdout, o.Stdout}, {sio.Stderr, o.Stderr}} {
+		if s.to == nil || s.of.Total == 0 {
+			continue
+		}
+		for _, part := range [][]byte{s.of.Head, s.of.Tail} {
+			if _, err := s.to.Write(part); err != nil {
+				return fmt.Errorf("write output: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// make makes a sandbox and waits until it is ready.
+func (p *Provider) make(ctx context.Context, language brig.Language) (string, error) {
+	name := p.wanted(language)
+	if err := p.ensure(ctx, name); err != nil {
+		return "", err
+	}
+	var s sandbox
+	err := p.retry(ctx, "create", func() error {
+		return notYet(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
+	})
+	if brig.KindOf(err) == brig.NotFound {
+		p.forget(name)
+		return "", brig.Errorf(brig.CreationFailed, "the template %q is gone", name).WithHint("try again: it is made anew").Because(err)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !plainName(s.ID) || s.ID == "" {
+		return "", brig.Errorf(brig.CreationFailed, "the service made a sandbox without an id that is one").WithHint("try again")
+	}
+	err = p.await(ctx, sandboxTime, "the sandbox", func() (bool, error) {
+		var health struct {
+			Status string `json:"status"`
+		}
+		err := p.service.onData(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
+		if brig.KindOf(err) == brig.NotFound {
+			err = brig.Errorf(brig.Unavailable, "it is not there yet").Because(err)
+		}
+		return err == nil && health.Status == "ok", err
+	})
+	if err != nil {
+		p.end(ctx, "", s.ID)
+		return "", notYet(err)
+	}
+	return s.ID, nil
+}
+
+// context makes an interpreter in a sandbox.
+func (p *Provider) context(ctx context.Context, box string, language brig.Language) (string, error) {
+	var made struct {
+		ID string `json:"id"`
+	}
+	err := p.retry(ctx, "context", func() error {
+		return notYet(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
+	})
+	return made.ID, err
+}
+
+// errOutOfTime ends a call whose program had its time.
+var errOutOfTime = errors.New("the program's time is over")
+
+// execute runs code. It is never repeated.
+func (p *Provider) execute(ctx context.Context, box string, limit time.Duration, order map[string]any) ([]event, error) {
+	runCtx, cancel := context.WithTimeoutCause(ctx, limit+margin, errOutOfTime)
+	defer cancel()
+	var said struct {
+		Results []event `json:"results"`
+	}
+	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &said, true)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("execute: %w", context.Cause(ctx))
+	}
+	return said.Results, err
+}
+
+// end ends a sandbox, whatever became of its program and of the caller. What is
+// left ends by itself, when nobody has used it for a while.
+func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	err := p.retry(ctx, "delete", func() error {
+		return notYet(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
+	})
+	if err != nil && brig.KindOf(err) != brig.NotFound {
+		p.site.Log.ErrorContext(ctx, "a sandbox of AgentRun was not ended", "sandbox", id, "there", box, "err", err)
+	}
+}

@@ -1,0 +1,67 @@
+package agentrun
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// openAt opens a provider whose service is one handler.
+func openAt(t *testing.T, h http.HandlerFunc) *Provider {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	c := Config{AccountID: "1", Region: regions[0], ControlEndpoint: srv.URL, DataEndpoint: srv.URL, AllowPrivate: true, Timeout: 1}
+	p, err := Open(brig.Site{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// A service that takes a request and says nothing is not waited for for ever.
+func TestSilentService(t *testing.T) {
+	released := make(chan struct{})
+	p := openAt(t, func(http.ResponseWriter, *http.Request) { <-released })
+	t.Cleanup(func() { close(released) })
+	p.service.patience = 50 * time.Millisecond
+	p.templates["brig-python-default"] = true
+	failed := make(chan error, 1)
+	go func() {
+		_, err := p.Run(t.Context(), "x", brig.Program{Language: brig.Python, Code: "1"}, brig.IO{})
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if brig.KindOf(err) != brig.Unavailable || brig.AsError(err).Hint == "" {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it is still waited for")
+	}
+}
+
+// What a program says it has made is asked for as often as there may be files.
+func TestMadeUpArtifacts(t *testing.T) {
+	var asked atomic.Int32
+	p := openAt(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.Error(w, "there is no such file", http.StatusNotFound)
+	})
+	end, o := &ending{Dir: "/x"}, &brig.Outcome{}
+	for i := range 20 * brig.MaxArtifacts {
+		end.Artifacts = append(end.Artifacts, fmt.Sprintf("%d.png", i))
+	}
+	p.collect(t.Context(), "box", o, end)
+	if n := asked.Load(); n != brig.MaxArtifacts || len(o.Artifacts) != 0 || len(o.Skipped) != len(end.Artifacts) {
+		t.Errorf("%d were asked for, %d skipped", n, len(o.Skipped))
+	}
+}

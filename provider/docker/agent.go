@@ -1,0 +1,87 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"crypto/rand"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+)
+
+// fill makes sure that the engine has a volume with the agent. What is in one
+// that is there is read and compared: somebody may have died over it.
+func (p *Provider) fill(ctx context.Context, image string) (err error) {
+	p.filling.Lock()
+	defer p.filling.Unlock()
+	if p.filled {
+		return nil
+	}
+	if _, err := p.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: p.volume, Labels: map[string]string{labelInstance: ""}}); err != nil {
+		return creationError(fmt.Errorf("make the agent's volume: %w", err))
+	}
+	// A container that never runs: through it the volume can be reached.
+	made, err := p.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Name:   p.Prefix + "-fill-" + strings.ToLower(rand.Text()),
+		Config: &container.Config{Image: image, Entrypoint: []string{"/none"}, NetworkDisabled: true, Labels: map[string]string{labelInstance: p.Instance}},
+		HostConfig: &container.HostConfig{
+			NetworkMode: "none",
+			Mounts:      []mount.Mount{{Type: mount.TypeVolume, Source: p.volume, Target: agentDir, VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
+		},
+	})
+	if err != nil {
+		return creationError(fmt.Errorf("reach the agent's volume: %w", err))
+	}
+	defer func() {
+		_, gone := p.api.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if gone != nil {
+			p.Log.WarnContext(ctx, "remove the container that filled a volume", "container", made.ID, "err", gone)
+		}
+	}()
+	if has, err := p.hasAgent(ctx, made.ID); err != nil {
+		return creationError(err)
+	} else if has {
+		p.filled = true
+		return nil
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err = w.WriteHeader(&tar.Header{Name: agentName, Mode: 0o555, Size: int64(len(p.Agent)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = w.Write(p.Agent)
+	}
+	if err = errors.Join(err, w.Close()); err == nil {
+		_, err = p.api.CopyToContainer(ctx, made.ID, client.CopyToContainerOptions{DestinationPath: agentDir, Content: &b})
+	}
+	if err != nil {
+		return creationError(fmt.Errorf("fill the agent's volume: %w", err))
+	}
+	p.filled = true
+	return nil
+}
+
+// hasAgent reports whether the volume has the very agent.
+func (p *Provider) hasAgent(ctx context.Context, container string) (bool, error) {
+	got, err := p.api.CopyFromContainer(ctx, container, client.CopyFromContainerOptions{SourcePath: agentPath})
+	if err != nil {
+		if isNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read the agent's volume: %w", err)
+	}
+	defer got.Content.Close()
+	r := tar.NewReader(got.Content)
+	h, err := r.Next()
+	if err != nil || h.Typeflag != tar.TypeReg || h.Size != int64(len(p.Agent)) || h.Mode&0o111 == 0 {
+		return false, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r, int64(len(p.Agent))+1))
+	return err == nil && bytes.Equal(b, p.Agent), nil
+}

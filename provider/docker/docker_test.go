@@ -1,0 +1,253 @@
+package docker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// Why a machine has ended is the engine's word and the server's: the exit code
+// is the guest's, and believed only where it can be true.
+func TestJudge(t *testing.T) {
+	now := time.Now()
+	over, later := order{Lease: now.Add(-time.Second)}, order{Lease: now.Add(time.Hour)}
+	main := order{Lease: now.Add(time.Hour), Main: true}
+	tied := order{Lease: now.Add(time.Hour), Ephemeral: true}
+	for name, c := range map[string]struct {
+		e             ending
+		o             order
+		known, wanted bool
+		why           brig.ExitReason
+		code          int
+		reason        brig.ExitReason
+	}{
+		"lease":                       {ending{Code: wire.ExitLease}, over, true, false, "", 137, brig.LeaseExpired},
+		"a lease that is not over":    {ending{Code: wire.ExitLease}, later, true, false, "", wire.ExitLease, brig.Crashed},
+		"a main program says so":      {ending{Code: wire.ExitLease}, main, true, false, "", wire.ExitLease, brig.Exited},
+		"tether":                      {ending{Code: wire.ExitTether}, tied, true, false, "", 137, brig.HungUp},
+		"a tether that is none":       {ending{Code: wire.ExitTether}, later, true, false, "", wire.ExitTether, brig.Crashed},
+		"stopped":                     {ending{}, later, true, true, brig.Stopped, 137, brig.Stopped},
+		"stopped with a main program": {ending{Code: 3}, main, true, true, brig.Stopped, 3, brig.Stopped},
+		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, true, brig.Killed, 137, brig.OutOfMem},
+		"main":                        {ending{}, main, true, false, "", 0, brig.Exited},
+		"the agent died":              {ending{Code: 2}, later, true, false, "", 2, brig.Crashed},
+		"the container is gone":       {ending{Code: 137}, main, false, false, "", 137, brig.Crashed},
+	} {
+		c.e.At = now
+		if got := c.e.judge(c.o, c.known, c.wanted, c.why); got.Reason != c.reason || got.Code != c.code {
+			t.Errorf("%s: %+v, want %s and %d", name, got, c.reason, c.code)
+		}
+	}
+}
+
+// A machine is not ended for a command that was not begun in it: that the engine
+// does not answer for a moment is no reason.
+func TestExecWithoutEngine(t *testing.T) {
+	api, err := client.New(client.WithHost("unix://" + t.TempDir() + "/none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, api: api}
+	i := newInstance(p, "x", order{Container: "c"})
+	i.Guest = guest.Guest{Dial: i.dial}
+	if err := os.MkdirAll(i.f.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.Exec(t.Context(), "e", brig.Command{Argv: []string{"true"}}, brig.IO{}); brig.KindOf(err) != brig.Unavailable {
+		t.Errorf("%v", err)
+	}
+	if ok, err := i.f.read(askedFile, new(asked)); ok || err != nil {
+		t.Errorf("its end was asked for: %v, %v", ok, err)
+	}
+}
+
+// A container that the engine makes although its caller has gone is removed.
+func TestCreateAbandoned(t *testing.T) {
+	asked, removed := make(chan struct{}), make(chan struct{})
+	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/containers/create"):
+			close(asked)
+			time.Sleep(200 * time.Millisecond) // no engine stops halfway
+			w.WriteHeader(http.StatusCreated)
+		case r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/containers/made"):
+			close(removed)
+		}
+		_, _ = io.WriteString(w, `{"Id": "made"}`)
+	}))
+	socket := filepath.Join(t.TempDir(), "engine")
+	var err error
+	if engine.Listener, err = net.Listen("unix", socket); err != nil {
+		t.Fatal(err)
+	}
+	engine.Start()
+	defer engine.Close()
+	api, err := client.New(client.WithHost("unix://" + socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Storage: storageMemory}, api: api, filled: true}
+	if err := os.MkdirAll(filepath.Dir(p.folder("x").dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	if _, err := p.Create(ctx, "x", brig.Spec{Image: "img", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute)); err == nil {
+		t.Error("it was made for nobody")
+	}
+	select {
+	case <-removed:
+	case <-time.After(5 * time.Second):
+		t.Error("it is still there")
+	}
+}
+
+// What is written in memory is within both limits, however small.
+func TestSharesFit(t *testing.T) {
+	for _, l := range []brig.Limits{
+		{Memory: 32 * brig.MiB, Disk: brig.GiB}, {Memory: brig.GiB, Disk: 8 * brig.MiB}, {Memory: 512 * brig.MiB, Disk: brig.GiB}, {Memory: 64 * brig.GiB, Disk: 3 * brig.MiB},
+	} {
+		total := int64(0)
+		for dir, options := range shares(l) {
+			size := int64(-1)
+			for o := range strings.SplitSeq(options, ",") {
+				if v, ok := strings.CutPrefix(o, "size="); ok {
+					size, _ = strconv.ParseInt(v, 10, 64)
+				}
+			}
+			if size <= 0 {
+				t.Errorf("%s has no size: %q", dir, options)
+			}
+			total += size
+		}
+		if total > l.Disk || total > l.Memory/2 {
+			t.Errorf("%+v: %d bytes", l, total)
+		}
+	}
+}
+
+// One thing that is not as it ought to be lowers what is said of it, and
+// nothing else does.
+func TestSeen(t *testing.T) {
+	p := &Provider{info: system.Info{MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
+	p.Storage, p.Host = storageMemory, "unix:///x"
+	p.claims = p.enforces()
+	l := brig.DefaultBounds().Default
+	fine := func() container.InspectResponse {
+		return container.InspectResponse{
+			State: &container.State{Running: true, Pid: 7}, HostConfig: p.hardened(order{Limits: l}),
+			Mounts: []container.MountPoint{{Type: mount.TypeVolume, Destination: agentDir}},
+		}
+	}
+	level := func(c container.InspectResponse, a brig.Area) brig.Level { return p.seen(c, l)[a].Level }
+	for a, e := range p.seen(fine(), l) {
+		if e.Level != p.claims[a].Level {
+			t.Errorf("%s of a container as it ought to be is %s: %v", a, e.Level, e.Gaps)
+		}
+	}
+	for name, c := range map[string]struct {
+		area   brig.Area
+		change func(*container.InspectResponse)
+	}{
+		"privileged":   {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.Privileged = true }},
+		"a capability": {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.CapAdd = append(c.HostConfig.CapAdd, "SYS_ADMIN") }},
+		"host pids":    {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.PidMode = "host" }},
+		"a bind":       {brig.AreaIsolation, func(c *container.InspectResponse) { c.Mounts = append(c.Mounts, container.MountPoint{Type: "bind"}) }},
+		"swap":         {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.MemorySwap = -1 }},
+		"memory":       {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.Memory++ }},
+		"processors":   {brig.AreaCPUs, func(c *container.InspectResponse) { c.HostConfig.NanoCPUs = 0 }},
+		"processes":    {brig.AreaProcesses, func(c *container.InspectResponse) { c.HostConfig.PidsLimit = nil }},
+		"root":         {brig.AreaDisk, func(c *container.InspectResponse) { c.HostConfig.ReadonlyRootfs = false }},
+		"network":      {brig.AreaEgress, func(c *container.InspectResponse) { c.HostConfig.NetworkMode = "bridge" }},
+	} {
+		is := fine()
+		c.change(&is)
+		if got := level(is, c.area); got != brig.LevelNone {
+			t.Errorf("%s: %s is %s", name, c.area, got)
+		}
+	}
+	unconfined := fine()
+	unconfined.HostConfig.SecurityOpt = []string{"seccomp=unconfined"}
+	if e := p.seen(unconfined, l)[brig.AreaIsolation]; len(e.Gaps) <= len(p.claims[brig.AreaIsolation].Gaps) {
+		t.Errorf("nothing is said of a container without a profile: %v", e.Gaps)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for field, o := range map[string]Options{
+		"storage": {Storage: "tape"}, "pull": {Pull: "often"}, "prefix": {Prefix: "A/b"}, "agent": {},
+	} {
+		if field != "agent" {
+			o.Agent = []byte("x")
+		}
+		if e := brig.AsError(o.check()); e == nil || e.Field != field || e.Hint == "" {
+			t.Errorf("%s: %v", field, e)
+		}
+	}
+	if err := (Options{Agent: []byte("x")}).check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAccountOf(t *testing.T) {
+	for user, want := range map[string][2]string{
+		"": {"", ""}, "root": {"root", ""}, "0:0": {"root", ""}, "1000": {"user", ""}, "101:102": {"user", "101:102"},
+		"101": {"user", "101:101"}, "www-data": {"user", ""}, "99999999": {"user", ""}, "-1": {"user", ""},
+	} {
+		if name, account := accountOf(user); name != want[0] || account != want[1] {
+			t.Errorf("%q: %q, %q", user, name, account)
+		}
+	}
+}
+
+// FuzzRelayed: whatever an engine sends, what comes of it is no more than that.
+func FuzzRelayed(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 2, 0, 0, 0, 0, 0, 0, 1, '!', 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		said := 0
+		c := &relayed{r: bufio.NewReader(bytes.NewReader(b)), said: func(s string) { said += len(s) }}
+		n, _ := io.Copy(io.Discard, c)
+		if int(n)+said > len(b) {
+			t.Errorf("%d bytes came of %d", int(n)+said, len(b))
+		}
+	})
+}
+
+// FuzzEntry holds the reader of the engine's log to the same.
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x232026-11-21T23:00:00.123456789Z line\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for r := bytes.NewReader(b); ; {
+			at, text, err := entry(r)
+			if err != nil {
+				return
+			}
+			if at.IsZero() && len(text) > len(b) {
+				t.Errorf("%d bytes came of %d", len(text), len(b))
+			}
+		}
+	})
+}

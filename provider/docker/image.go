@@ -1,0 +1,162 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/image"
+)
+
+// Image finds an image at the engine by name or digest, and has the engine pull
+// it where that is wanted. Its digest is what Spec.Image is to be. It implements
+// brig.Imager.
+func (p *Provider) Image(ctx context.Context, name string) (*brig.Image, error) {
+	if name == brig.HostImage {
+		if p.Options.Image == "" {
+			return nil, brig.InvalidField("image", "none is named, and the provider has none for that").
+				WithHint("name an image, or set the provider's image: brig provider configure %s --set image=NAME", Name)
+		}
+		name = p.Options.Image
+	}
+	named, err := reference.ParseDockerRef(name)
+	if strings.HasPrefix(name, "sha256:") {
+		return p.inspect(ctx, name)
+	}
+	if err != nil {
+		return nil, brig.InvalidField("image", "%q names no image", brig.Clip(name, 200)).WithHint("give a reference as docker has them").Because(err)
+	}
+	img, err := p.inspect(ctx, name)
+	if p.Pull == pullAlways || p.Pull == pullMissing && brig.KindOf(err) == brig.NotFound {
+		if err := p.pull(ctx, named); err != nil {
+			return nil, err
+		}
+		return p.inspect(ctx, name)
+	}
+	return img, err
+}
+
+// pull has the engine ask the registry which digest a name has, pull that, and
+// give it the name.
+func (p *Provider) pull(ctx context.Context, named reference.Named) error {
+	auth, err := p.login(reference.Domain(named))
+	if err != nil {
+		return err
+	}
+	canonical, ok := named.(reference.Canonical)
+	if !ok {
+		is, err := p.api.DistributionInspect(ctx, named.String(), client.DistributionInspectOptions{EncodedRegistryAuth: auth})
+		if err != nil {
+			return pullError(err, named)
+		}
+		if canonical, err = reference.WithDigest(reference.TrimNamed(named), is.Descriptor.Digest); err != nil {
+			return pullError(err, named)
+		}
+	}
+	got, err := p.api.ImagePull(ctx, canonical.String(), client.ImagePullOptions{RegistryAuth: auth})
+	if err == nil {
+		err = got.Wait(ctx)
+	}
+	if err != nil {
+		return pullError(err, named)
+	}
+	if _, tagged := named.(reference.Tagged); tagged {
+		if _, err := p.api.ImageTag(ctx, client.ImageTagOptions{Source: canonical.String(), Target: named.String()}); err != nil {
+			return engineError(err)
+		}
+	}
+	return nil
+}
+
+// login is what the engine tells a registry.
+func (p *Provider) login(domain string) (string, error) {
+	l, ok := p.Logins[domain]
+	if !ok {
+		return "", nil
+	}
+	s, err := authconfig.Encode(registry.AuthConfig{Username: l.Username, Password: l.Password, ServerAddress: domain})
+	if err != nil {
+		return "", fmt.Errorf("encode a login: %w", err)
+	}
+	return s, nil
+}
+
+func pullError(err error, named reference.Named) error {
+	if isNotFound(err) || strings.Contains(err.Error(), "manifest unknown") || strings.Contains(err.Error(), "not found") {
+		return imageError(errors.Join(notThere{}, err), named.String())
+	}
+	return brig.Errorf(brig.Unavailable, "the engine cannot pull %q", brig.Clip(named.String(), 200)).
+		WithHint("see that the engine reaches the registry, and that the provider's login for it is right").Because(err)
+}
+
+// notThere is an error of the kind that imageError knows.
+type notThere struct{}
+
+func (notThere) Error() string { return "not there" }
+func (notThere) NotFound()     {}
+
+// inspect reads what the engine says of an image that it has.
+func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error) {
+	is, err := p.api.ImageInspect(ctx, name)
+	if err != nil {
+		return nil, imageError(err, name)
+	}
+	raw, err := json.Marshal(map[string]any{
+		"os": is.Os, "architecture": is.Architecture, "variant": is.Variant, "config": is.Config,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": is.RootFS.Layers},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read an image's configuration: %w", err)
+	}
+	config, notes, err := image.ReadConfig(raw)
+	if err != nil {
+		return nil, err
+	}
+	out := &brig.Image{
+		Digest: is.ID, Names: is.RepoTags, Size: is.Size, Source: "engine", Config: config, Notes: notes,
+	}
+	if is.Config != nil {
+		out.Config.User, out.Config.Account = accountOf(is.Config.User)
+		if len(is.Config.Volumes) > 0 && len(volumesOf(is.InspectResponse)) > 0 {
+			out.Notes = append(out.Notes, "its volumes are empty and read-only")
+		}
+	}
+	out.Created, _ = time.Parse(time.RFC3339Nano, is.Created)
+	if len(is.RepoDigests) > 0 {
+		if _, d, ok := strings.Cut(is.RepoDigests[0], "@"); ok {
+			out.Manifest = d
+		}
+	}
+	return out, nil
+}
+
+// accountOf is the user that an image asks for. One by name is the image's own,
+// which only its files know.
+func accountOf(user string) (name, account string) {
+	uid, gid, _ := strings.Cut(user, ":")
+	switch uid {
+	case "":
+		return "", ""
+	case "0", "root":
+		return "root", ""
+	}
+	n, err := strconv.ParseUint(uid, 10, 16)
+	if gid == "" {
+		gid = uid
+	}
+	m, err2 := strconv.ParseUint(gid, 10, 16)
+	if err != nil || err2 != nil || n == 1000 {
+		return "user", ""
+	}
+	return "user", fmt.Sprintf("%d:%d", n, m)
+}

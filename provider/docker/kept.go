@@ -1,0 +1,55 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+)
+
+// Start implements brig.Instance.
+func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	p, err := i.Guest.StartCarried(ctx, id, cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Keep implements brig.Instance. The process's descriptors are kept by the
+// agent, and the note by the server, since it is nothing for the guest.
+func (i *instance) Keep(ctx context.Context, p brig.Process, text []byte) error {
+	c, ok := p.(*guest.Carried)
+	if !ok {
+		return fmt.Errorf("keep: %T is not a process of this provider", p)
+	}
+	if len(text) == 0 {
+		return errors.Join(i.f.keep(c.ID(), nil), i.Guest.KeepCarried(ctx, c.ID(), false))
+	}
+	if err := i.Guest.KeepCarried(ctx, c.ID(), true); err != nil {
+		return err
+	}
+	return i.f.keep(c.ID(), text)
+}
+
+// Kept implements brig.Instance.
+func (i *instance) Kept(ctx context.Context) (out []brig.Kept, err error) {
+	notes, err := i.f.kept()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		p, err := i.Guest.Readopt(ctx, n.ID)
+		if brig.KindOf(err) == brig.NotFound {
+			i.p.Log.WarnContext(ctx, "a process that was kept is gone", "sandbox", i.id, "exec", n.ID)
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		out = append(out, brig.Kept{ID: n.ID, Note: n.Note, Process: p})
+	}
+	return out, nil
+}

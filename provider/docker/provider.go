@@ -1,0 +1,324 @@
+package docker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"github.com/brig-run/brig"
+)
+
+// Name is the provider's name.
+const Name = "docker"
+
+// Options say which engine makes the sandboxes, and how.
+type Options struct {
+	// Host is the engine's address: "unix:///run/docker.sock" (the default),
+	// "tcp://host:2376".
+	Host string
+	// TLS are the files with which the engine and this server know each other.
+	TLS TLS
+	// Runtime is the name by which the engine knows the runtime: "runc",
+	// "runsc", or what its configuration names. Default the engine's own.
+	Runtime string
+	// Storage is where a sandbox writes: "memory" (the default), in file
+	// systems in memory within both limits, over a read-only image; "layer", in
+	// the container's layer, for engines whose storage driver gives that a size.
+	Storage string
+	// Pull says when an image is pulled: "missing" (the default), "always" or
+	// "never".
+	Pull string
+	// Image is what brig.HostImage means: that of callers who name none.
+	Image string
+	// Logins are by registry, as "registry.example:5000" or "docker.io".
+	Logins map[string]Login
+	// DataDir holds a folder for each sandbox: its order and its log.
+	DataDir string
+	// Prefix begins the names of containers. Default "brig".
+	Prefix string
+	// Instance tells this server's containers from those of others at the same
+	// engine. Default one that the data folder has.
+	Instance string
+	// Agent is the program that is a sandbox's init, for the engine's machine.
+	Agent []byte
+	Log   *slog.Logger
+	// Disabled switches protections off, for tests that must see them fail.
+	Disabled []string
+}
+
+// TLS names files in PEM.
+type TLS struct{ CA, Cert, Key string }
+
+// Login is an account at a registry.
+type Login struct{ Username, Password string }
+
+// Provider makes sandboxes with a Docker Engine. It implements brig.Provider.
+type Provider struct {
+	Options
+	api    *client.Client
+	info   system.Info
+	gvisor bool
+	volume string // with the agent
+	claims map[brig.Area]brig.Enforcement
+	life   context.Context // until Close
+	stop   context.CancelFunc
+
+	filling sync.Mutex // guards the field below
+	filled  bool       // the volume has the agent
+
+	mu   sync.Mutex // guards the field below
+	live map[string]map[*instance]bool
+}
+
+var (
+	_ brig.Provider = (*Provider)(nil)
+	_ brig.Imager   = (*Provider)(nil)
+	_ brig.Checker  = (*Provider)(nil)
+)
+
+// Open connects to an engine, and looks at what it can do.
+func Open(ctx context.Context, o Options) (*Provider, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	p := &Provider{Options: o, live: map[string]map[*instance]bool{}}
+	if err := p.settle(); err != nil {
+		return nil, err
+	}
+	options := []client.Opt{client.WithHost(p.Host), client.WithUserAgent("brig")}
+	if o.TLS != (TLS{}) {
+		options = append(options, client.WithTLSClientConfig(o.TLS.CA, o.TLS.Cert, o.TLS.Key))
+	}
+	var err error
+	if p.api, err = client.New(options...); err != nil {
+		return nil, brig.InvalidField("host", "no engine can be at %q", o.Host).
+			WithHint("give unix:///path or tcp://host:port, and files for TLS that can be read").Because(err)
+	}
+	look, err := p.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		_ = p.api.Close()
+		return nil, engineError(err)
+	}
+	p.info = look.Info
+	if err := p.chooseRuntime(); err != nil {
+		_ = p.api.Close()
+		return nil, err
+	}
+	p.claims = p.enforces()
+	p.life, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go p.watchMemory(p.life)
+	return p, nil
+}
+
+// Close lets go of the engine, as the end of this process would: sandboxes go
+// on, but for those that are tied to it.
+func (p *Provider) Close() error {
+	p.stop()
+	p.mu.Lock()
+	var all []*instance
+	for _, at := range p.live {
+		for i := range at {
+			all = append(all, i)
+		}
+	}
+	p.mu.Unlock()
+	for _, i := range all {
+		i.mu.Lock()
+		i.lease.Stop()
+		i.mu.Unlock()
+		i.hangUp()
+	}
+	return p.api.Close()
+}
+
+// check refuses options that mean nothing.
+func (o Options) check() error {
+	for _, c := range []struct {
+		field, value string
+		one          []string
+	}{
+		{"storage", o.Storage, []string{"", storageMemory, storageLayer}},
+		{"pull", o.Pull, []string{"", pullMissing, pullAlways, pullNever}},
+	} {
+		known := false
+		for _, v := range c.one {
+			known = known || v == c.value
+		}
+		if !known {
+			return brig.InvalidField(c.field, "%q is none", brig.Clip(c.value, 40)).WithHint("use one of: %v", c.one[1:])
+		}
+	}
+	if o.Prefix != "" && !brig.ValidName(o.Prefix) {
+		return brig.InvalidField("prefix", "%q cannot begin a name", brig.Clip(o.Prefix, 40)).WithHint("use a-z, 0-9 and -")
+	}
+	if len(o.Agent) == 0 {
+		return brig.InvalidField("agent", "there is no agent").WithHint("build brig with `make build`")
+	}
+	return nil
+}
+
+// The values of Options.Storage and Options.Pull.
+const (
+	storageMemory = "memory"
+	storageLayer  = "layer"
+	pullMissing   = "missing"
+	pullAlways    = "always"
+	pullNever     = "never"
+)
+
+// settle fills in what the options leave out.
+func (p *Provider) settle() error {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{{&p.Host, client.DefaultDockerHost}, {&p.Storage, storageMemory}, {&p.Pull, pullMissing}, {&p.Prefix, "brig"}} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := filepath.Abs(p.DataDir)
+	if err != nil {
+		return fmt.Errorf("open data folder: %w", err)
+	}
+	p.DataDir = dir
+	if err := os.MkdirAll(filepath.Join(dir, foldersDir), 0o700); err != nil {
+		return brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
+			WithHint("choose a folder that you may write to with --data-dir").Because(err)
+	}
+	if p.Instance == "" {
+		if p.Instance, err = instanceOf(dir); err != nil {
+			return err
+		}
+	}
+	sum := sha256.Sum256(p.Agent)
+	p.volume = p.Prefix + "-agent-" + hex.EncodeToString(sum[:8])
+	return nil
+}
+
+// Create implements brig.Provider.
+func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (_ brig.Instance, err error) {
+	if !brig.ValidName(string(id)) {
+		return nil, brig.InvalidField("id", "%q cannot name a sandbox", id)
+	}
+	if err := p.fits(spec.Limits); err != nil {
+		return nil, err
+	}
+	img, err := p.api.ImageInspect(ctx, spec.Image)
+	if err != nil {
+		return nil, imageError(err, spec.Image)
+	}
+	if err := p.fill(ctx, img.ID); err != nil {
+		return nil, err
+	}
+	f := p.folder(id)
+	if err := os.Mkdir(f.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of %s: %w", id, err)
+	}
+	o := order{
+		Version: orderVersion, Hostname: hostname(id, spec), Limits: spec.Limits, Env: spec.Env,
+		Main: spec.Command != nil, Lease: lease, Ephemeral: spec.Ephemeral,
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.discard(context.WithoutCancel(ctx), f, o))
+		}
+	}()
+	if o.Container, err = p.make(ctx, p.container(id, o, img.InspectResponse)); err != nil {
+		return nil, err
+	}
+	if err := f.writeOrder(o); err != nil {
+		return nil, err
+	}
+	if _, err := p.api.ContainerStart(ctx, o.Container, client.ContainerStartOptions{}); err != nil {
+		return nil, creationError(err)
+	}
+	i := newInstance(p, id, o)
+	i.attach(true)
+	main := spec.Command
+	if spec.Held {
+		i.held, main = main, nil
+	}
+	if err := i.launch(ctx, main); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// make makes a container and returns its id. That a caller goes away meanwhile
+// does not keep this from learning what there is to be removed.
+func (p *Provider) make(ctx context.Context, c client.ContainerCreateOptions) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
+	defer cancel()
+	made, err := p.api.ContainerCreate(ctx, c)
+	if err != nil {
+		return "", creationError(err)
+	}
+	return made.ID, nil
+}
+
+func hostname(id brig.ID, spec brig.Spec) string {
+	if spec.Name != "" {
+		return spec.Name
+	}
+	return string(id)
+}
+
+// Recover implements brig.Provider.
+func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig.Instance, error) {
+	unknown := brig.Errorf(brig.NotFound, "sandbox %s left nothing on this machine", id)
+	if !brig.ValidName(string(id)) {
+		return nil, unknown
+	}
+	f := p.folder(id)
+	o, ok, err := f.readOrder()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, unknown
+	}
+	i := newInstance(p, id, o)
+	// What has ended is known to have when this returns.
+	look, err := p.api.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
+	switch {
+	case cerrdefs.IsNotFound(err):
+		i.attach(false)
+	case err != nil:
+		return nil, engineError(err)
+	default:
+		i.attach(running(look.Container))
+	}
+	return i, nil
+}
+
+// Check implements brig.Checker.
+func (p *Provider) Check(ctx context.Context) error {
+	if _, err := p.api.Ping(ctx, client.PingOptions{}); err != nil {
+		return engineError(err)
+	}
+	return nil
+}
+
+// Capabilities implements brig.Provider.
+func (p *Provider) Capabilities() brig.Capabilities {
+	c := brig.Capabilities{Name: Name, Isolation: "container", Enforces: maps.Clone(p.claims)}
+	if p.gvisor {
+		c.Isolation = "gvisor"
+	}
+	return c
+}

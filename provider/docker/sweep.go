@@ -1,0 +1,92 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/brig-run/brig"
+)
+
+// young is how long something that nobody knows may still be in the making.
+const young = 2 * time.Minute
+
+// Sweep implements brig.Provider. What does not carry this server's label is
+// not looked at.
+func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
+	list, err := p.api.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", labelInstance+"="+p.Instance),
+	})
+	if err != nil {
+		return 0, engineError(err)
+	}
+	var errs []error
+	n := 0
+	there := map[brig.ID]bool{}
+	for _, c := range list.Items {
+		id := brig.ID(c.Labels[labelSandbox])
+		if c.Labels[labelInstance] != p.Instance || id != "" && (known[id] || p.tied(id, c)) {
+			there[id] = true
+			continue
+		}
+		if id == "" && time.Since(time.Unix(c.Created, 0)) < young {
+			continue // it fills the agent's volume
+		}
+		i := newInstance(p, id, order{Container: c.ID})
+		err := i.remove(ctx)
+		if err == nil && brig.ValidName(string(id)) {
+			err = os.RemoveAll(i.f.dir)
+		}
+		if err == nil {
+			n++
+		}
+		there[id] = true
+		errs = append(errs, err)
+	}
+	gone, err := p.sweepFolders(known, there)
+	return n + gone, errors.Join(append(errs, err)...)
+}
+
+// tied reports whether a container ends with a process that lives: had that
+// gone, it would have ended.
+func (p *Provider) tied(id brig.ID, c container.Summary) bool {
+	if c.State != container.StateRunning && c.State != container.StatePaused || c.Labels[labelEphemeral] != "true" {
+		return false
+	}
+	o, ok, err := p.folder(id).readOrder()
+	return err != nil || !ok || o.Ephemeral
+}
+
+// sweepFolders removes the folders of containers that are gone.
+func (p *Provider) sweepFolders(known, there map[brig.ID]bool) (int, error) {
+	dir := filepath.Join(p.DataDir, foldersDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("list sandboxes: %w", err)
+	}
+	var errs []error
+	n := 0
+	for _, e := range entries {
+		id := brig.ID(e.Name())
+		if known[id] || there[id] {
+			continue
+		}
+		if _, ok, err := p.folder(id).readOrder(); err == nil && !ok {
+			if st, err := e.Info(); err != nil || time.Since(st.ModTime()) < young {
+				continue
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(errs...)
+}

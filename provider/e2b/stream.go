@@ -1,0 +1,272 @@
+package e2b
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/brig-run/brig"
+	pb "github.com/brig-run/brig/api/e2b/envd/processpb"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// box is a sandbox's own services.
+type box struct {
+	api     *api
+	url     string
+	id      string
+	token   string
+	account string
+}
+
+func (a *api) box(s *sandbox) *box {
+	domain := ""
+	if s.Domain != nil {
+		domain = *s.Domain
+	}
+	return &box{api: a, url: a.config.box(s.SandboxID, domain), id: s.SandboxID, token: s.EnvdAccessToken, account: a.config.Account}
+}
+
+// sign says on a request which sandbox it is for, and that it may be.
+func (b *box) sign(h http.Header) {
+	h.Set("E2b-Sandbox-Id", b.id)
+	h.Set("E2b-Sandbox-Port", envdPort)
+	if b.token != "" {
+		h.Set("X-Access-Token", b.token)
+	}
+}
+
+// Do implements connect.HTTPClient.
+func (b *box) Do(r *http.Request) (*http.Response, error) {
+	b.sign(r.Header)
+	r.SetBasicAuth(b.account, "")
+	op := "process." + r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	return b.api.send(op, r)
+}
+
+// The agent and its keeper's folder in a sandbox.
+const (
+	agentDir  = "/tmp/.brig"
+	agentPath = agentDir + "/agent"
+	keeperDir = agentDir + "/keeper"
+)
+
+// bring uploads the agent.
+func (b *box) bring(ctx context.Context, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.api.config.Timeout)*time.Second)
+	defer cancel()
+	program, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the agent: %w", err)
+	}
+	var body bytes.Buffer
+	z, err := gzip.NewWriterLevel(&body, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(program); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	q := url.Values{"path": {agentPath}, "username": {b.account}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/files?"+q.Encode(), &body)
+	if err != nil {
+		return err
+	}
+	b.sign(req.Header)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	req.Header.Set("Content-Encoding", "gzip")
+	resp, err := b.api.send("files", req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return unreachable(err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return failure(resp, answer)
+	}
+	return nil
+}
+
+// script makes the folders that the agent needs, and becomes it.
+const script = `chmod 700 ` + agentDir + ` ` + agentPath + ` || exit 1
+[ -w /workspace ] || { sudo -n mkdir -p /workspace && sudo -n chown "$(id -u):$(id -g)" /workspace; } 2>/dev/null
+exec ` + agentPath + ` ` + wire.ReachWord + ` ` + keeperDir + ` 90`
+
+// maxEvent bounds one event of a process, in bytes: what a sandbox's services
+// say they may have from whoever has taken them over.
+const maxEvent = 8 << 20
+
+// open starts the agent's program, and returns its standard streams.
+func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	client := pb.NewProcessClient(b, b.url, connect.WithProtoJSON(), connect.WithReadMaxBytes(maxEvent))
+	yes := true
+	events, err := client.Start(within, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", script}}, Stdin: &yes})
+	if err == nil && !events.Receive() {
+		err = errors.Join(events.Err(), io.ErrUnexpectedEOF)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+		return nil, b.broken(err)
+	}
+	start := events.Msg().GetEvent().GetStart()
+	if start == nil {
+		cancel()
+		return nil, brig.Errorf(brig.ConnectionFailed, "the sandbox's services are not what E2B's are")
+	}
+	s := &stream{b: b, client: client, pid: start.GetPid(), events: events, ctx: within, cancel: cancel}
+	s.changed.L = &s.mu
+	go s.send()
+	return s, nil
+}
+
+// broken is why a sandbox's services do not do what they should.
+func (b *box) broken(err error) error {
+	var e *connect.Error
+	if !errors.As(err, &e) {
+		return unreachable(err)
+	}
+	switch e.Code() {
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		return brig.Errorf(brig.InvalidConfig, "the sandbox does not take its key").Because(err)
+	case connect.CodeResourceExhausted:
+		return brig.Errorf(brig.RateLimited, "the E2B service takes no more calls for now").Because(err)
+	default:
+		return brig.Errorf(brig.ConnectionFailed, "the sandbox of the E2B service cannot be reached").WithHint("it may have ended; make another one").Because(err)
+	}
+}
+
+// waiting is how much may wait to be sent, and atOnce how much goes in one
+// call, in bytes.
+const (
+	waiting = 1 << 20
+	atOnce  = 512 << 10
+)
+
+// stream is the standard streams of a process in a sandbox. What comes are
+// events of one call, what goes are calls.
+type stream struct {
+	b      *box
+	client pb.ProcessClient
+	pid    uint32
+	ctx    context.Context // of the process's events
+	cancel context.CancelFunc
+
+	events *connect.ServerStreamForClient[pb.StartResponse]
+	rest   []byte
+	said   []byte // to standard error, the end of it
+
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond
+	out     []byte
+	err     error
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if !s.events.Receive() {
+			err := s.events.Err()
+			if err == nil {
+				err = io.EOF
+			}
+			s.end(err)
+			return 0, err
+		}
+		ev := s.events.Msg().GetEvent()
+		if e := ev.GetEnd(); e != nil {
+			err := fmt.Errorf("the agent's program ended (%s): %s", e.GetStatus(), s.said)
+			s.end(err)
+			return 0, err
+		}
+		s.said = append(s.said, ev.GetData().GetStderr()...)
+		s.said = s.said[max(0, len(s.said)-2048):]
+		s.rest = ev.GetData().GetStdout()
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// Write implements io.Writer.
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.out) >= waiting && s.err == nil {
+		s.changed.Wait()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	s.out = append(s.out, p...)
+	s.changed.Broadcast()
+	return len(p), nil
+}
+
+// send sends what there is, all of it at once.
+func (s *stream) send() {
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && s.err == nil {
+			s.changed.Wait()
+		}
+		if s.err != nil {
+			s.mu.Unlock()
+			return
+		}
+		n := min(len(s.out), atOnce)
+		batch := s.out[:n:n]
+		if s.out = s.out[n:]; len(s.out) == 0 {
+			s.out = nil
+		}
+		s.changed.Broadcast()
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(s.b.api.config.Timeout)*time.Second)
+		_, err := s.client.SendInput(ctx, &pb.SendInputRequest{
+			Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: s.pid}},
+			Input:   &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: batch}},
+		})
+		cancel()
+		if err != nil {
+			s.end(err) // whether it arrived is not known, and what follows would not fit
+			return
+		}
+	}
+}
+
+func (s *stream) end(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.cancel()
+}
+
+// Close implements io.Closer. The process is told by its silence.
+func (s *stream) Close() error {
+	s.end(io.ErrClosedPipe)
+	return nil
+}

@@ -1,0 +1,102 @@
+// Package execman runs programs at an executor manager: a service elsewhere
+// with the protocol of RAGFlow's, such as another Brig. It has no machines to
+// be had, only programs to be run.
+package execman
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/remote"
+)
+
+// Name is the provider's name.
+const Name = "self_managed"
+
+// Title is what people call it.
+const Title = "Self-Managed"
+
+// Config is the configuration. Those of the deployment say how the service was
+// set up, and change nothing.
+type Config struct {
+	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
+	Timeout      int    `json:"timeout" title:"Timeout (seconds)" doc:"How long a program may take at most." min:"5" max:"300"`
+	MaxRetries   int    `json:"max_retries" title:"Retries" doc:"How often a call is repeated that cannot have begun." min:"0" max:"10"`
+	PoolSize     int    `json:"pool_size" title:"Programs at once" doc:"How many programs it is given at once." min:"1" max:"100"`
+	MaxMemory    string `json:"max_memory" title:"Memory" doc:"What a program gets there." options:"128m,256m,512m,1g"`
+	AllowPrivate bool   `json:"allow_private" title:"Private network" doc:"The endpoint may be on this machine or in a private network, and there spoken with in plain HTTP. Without it only HTTPS to public addresses is."`
+	PinSHA256    string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in the endpoint's certificate, or in its authority's."`
+	Authority    string `json:"authority" title:"Authority" doc:"Certificates, in PEM, of authorities that the endpoint is trusted for besides the system's." form:"multiline"`
+
+	ManagerImage string `json:"executor_manager_image" title:"Image of the manager" form:"readonly"`
+	ManagerPool  int    `json:"executor_manager_pool_size" title:"Sandboxes that wait" min:"1" max:"100" form:"readonly"`
+	PythonImage  string `json:"base_python_image" title:"Image for Python" form:"readonly"`
+	NodeImage    string `json:"base_nodejs_image" title:"Image for Node.js" form:"readonly"`
+	ManagerPort  int    `json:"executor_manager_port" title:"Port of the manager" min:"1" max:"65535" form:"readonly"`
+	Seccomp      bool   `json:"enable_seccomp" title:"Seccomp" form:"readonly"`
+	RunTimeout   string `json:"sandbox_timeout" title:"Timeout of the manager" form:"readonly"`
+}
+
+// defaults are what a configuration is that says nothing. The environment is
+// the manager's own: SANDBOX_*.
+func defaults(env func(string) string) Config {
+	number := func(name string, or int) int {
+		if n, err := strconv.Atoi(env(name)); err == nil && n > 0 {
+			return n
+		}
+		return or
+	}
+	yes, _ := strconv.ParseBool(env("SANDBOX_ENABLE_SECCOMP")) // what is neither is no
+	return Config{
+		Timeout: 30, MaxRetries: 3, PoolSize: 10, MaxMemory: "256m",
+		// It is one's own by its nature.
+		AllowPrivate: true,
+
+		ManagerImage: cmp.Or(env("SANDBOX_EXECUTOR_MANAGER_IMAGE"), "infiniflow/sandbox-executor-manager:latest"),
+		ManagerPool:  number("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", 3),
+		PythonImage:  cmp.Or(env("SANDBOX_BASE_PYTHON_IMAGE"), "infiniflow/sandbox-base-python:latest"),
+		NodeImage:    cmp.Or(env("SANDBOX_BASE_NODEJS_IMAGE"), "infiniflow/sandbox-base-nodejs:latest"),
+		ManagerPort:  number("SANDBOX_EXECUTOR_MANAGER_PORT", 9385),
+		Seccomp:      yes,
+		RunTimeout:   cmp.Or(env("SANDBOX_TIMEOUT"), "10s"),
+	}
+}
+
+// Wrong implements brig.ConfigRules.
+func (c *Config) Wrong() []brig.FieldError {
+	var out []brig.FieldError
+	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
+	told := func(err error) {
+		if e, ok := errors.AsType[*brig.Error](err); ok {
+			wrong(e.Field, e.Message+"; "+e.Hint)
+		}
+	}
+	_, err := brig.ParseEndpoint("endpoint", c.Endpoint, c.AllowPrivate)
+	told(err)
+	if c.Timeout < 1 || c.Timeout > 600 {
+		wrong("timeout", "Timeout must be between 1 and 600 seconds")
+	}
+	if c.MaxRetries < 0 || c.MaxRetries > 10 {
+		wrong("max_retries", "Max retries must be between 0 and 10")
+	}
+	if c.PoolSize < 1 {
+		wrong("pool_size", "Pool size must be greater than 0")
+	}
+	_, err = remote.Pin("pin_sha256", c.PinSHA256)
+	told(err)
+	told(remote.CheckAuthority("authority", c.Authority))
+	return out
+}
+
+// Driver is the kind of provider. The environment is the process's.
+func Driver(env func(string) string) brig.Driver {
+	return brig.NewDriver(brig.Driver{
+		Name: Name, Title: Title,
+		Doc:       "An executor manager of one's own: a server elsewhere that runs programs.",
+		Tags:      []string{"self-hosted", "low-latency", "secure"},
+		Languages: languages,
+	}, defaults(env), func(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) { return Open(site, *c) })
+}

@@ -1,0 +1,115 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counted is a connection that is open or not.
+type counted struct {
+	net.Conn
+	open *atomic.Int32
+}
+
+func (c counted) Close() error {
+	c.open.Add(-1)
+	return nil
+}
+
+// dialer makes connections, and counts how many were made and are open.
+func dialer(made, open *atomic.Int32) func(context.Context) (net.Conn, error) {
+	return func(context.Context) (net.Conn, error) {
+		made.Add(1)
+		open.Add(1)
+		return counted{nil, open}, nil
+	}
+}
+
+// pause lets a moment pass in which what is made ahead is made.
+func pause() { time.Sleep(aheadDelay + time.Millisecond) }
+
+func TestAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made, open atomic.Int32
+		a := ahead{dial: dialer(&made, &open)}
+		after := func(step string, wantMade, wantOpen int32) {
+			t.Helper()
+			if made.Load() != wantMade || open.Load() != wantOpen {
+				t.Errorf("%s: %d were made and %d are open, want %d and %d", step, made.Load(), open.Load(), wantMade, wantOpen)
+			}
+		}
+		take := func() net.Conn {
+			t.Helper()
+			c, err := a.take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := take()
+		after("the first call makes its own", 1, 1)
+		second := take()
+		after("and so does one that comes at once", 2, 2)
+		pause()
+		after("one is ready after a moment, and only one", 3, 3)
+		third := take()
+		after("which the next call takes", 3, 3)
+		for _, c := range []net.Conn{first, second, third} {
+			c.Close()
+		}
+		pause()
+		after("when all is quiet", 4, 1)
+		a.close()
+		after("nothing is ready after the end", 4, 0)
+		take().Close()
+		pause()
+		after("and nothing is made ahead any more", 5, 0)
+	})
+}
+
+// A connection that is being made when the machine ends is not left behind.
+func TestAheadEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made, open atomic.Int32
+		dial, slow := dialer(&made, &open), atomic.Bool{}
+		var a ahead
+		a.dial = func(ctx context.Context) (net.Conn, error) {
+			if slow.Load() {
+				pause()
+			}
+			return dial(ctx)
+		}
+		c, err := a.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		slow.Store(true)
+		pause() // it is under way
+		a.close()
+		pause()
+		pause()
+		if made.Load() != 2 || open.Load() != 0 {
+			t.Errorf("%d were made and %d are open, want 2 and 0", made.Load(), open.Load())
+		}
+	})
+}
+
+// What cannot be made ahead is nobody's error until somebody asks.
+func TestAheadFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := errors.New("lost")
+		a := ahead{dial: func(context.Context) (net.Conn, error) { return nil, lost }}
+		defer a.close()
+		a.later()
+		pause()
+		if _, err := a.take(t.Context()); !errors.Is(err, lost) {
+			t.Errorf("take: %v, want %v", err, lost)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+//go:build !shim
+
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/container"
+	"gvisor.dev/gvisor/runsc/flag"
+
+	"github.com/brig-run/brig/internal/cgroup"
+)
+
+// cgoEnabled says that this binary cannot start itself in an empty root.
+const cgoEnabled = config.CgoEnabled
+
+// contained is a kernel that gVisor's own library has started, with a gofer
+// that holds the files.
+type contained struct {
+	conf *config.Config
+	c    *container.Container
+}
+
+// withGofer starts a kernel as gVisor does it.
+func withGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
+	// What matters of gVisor's own log comes back as errors.
+	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	leave := func() error { return nil }
+	join := g != nil // gVisor joins the group, and leaves it again
+	if g != nil {
+		away, err := g.Enter()
+		switch {
+		case err == nil:
+			leave, join = sync.OnceValue(away), false
+			defer func() { _ = leave() }() // said below, unless all is lost
+		case !errors.Is(err, errors.ErrUnsupported):
+			return nil, err
+		}
+	}
+	k := &contained{}
+	if k.conf, err = o.runscConfig(l, join); err != nil {
+		return nil, err
+	}
+	var spec specs.Spec
+	if ok, err := l.readJSON(configFile, &spec); err != nil || !ok {
+		return nil, errors.Join(errors.New("no configuration"), err)
+	}
+	k.c, err = container.New(k.conf, container.Args{
+		ID: o.ID, Spec: &spec, BundleDir: l.bundleDir(), Attached: true,
+		PassFiles: map[int]*os.File{agentFD: d.control}, ExecFile: d.agent,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create gvisor sandbox: %w", err)
+	}
+	if err := leave(); err != nil {
+		return nil, errors.Join(err, k.c.Destroy())
+	}
+	return k, nil
+}
+
+func (k *contained) pid() int { return max(k.c.SandboxPid(), 0) }
+
+func (k *contained) kill() bool {
+	if pid := k.pid(); pid > 0 {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	return false // there is the gofer
+}
+
+func (k *contained) run() error {
+	if err := k.c.Start(k.conf); err != nil {
+		return fmt.Errorf("start gvisor sandbox: %w", err)
+	}
+	return nil
+}
+
+func (k *contained) wait() unix.WaitStatus {
+	ws, err := k.c.Wait()
+	if err != nil {
+		ws = unix.WaitStatus(unix.SIGKILL)
+	}
+	return ws
+}
+
+func (k *contained) pause() error  { return k.c.Sandbox.Pause(k.c.ID) }
+func (k *contained) resume() error { return k.c.Sandbox.Resume(k.c.ID) }
+
+func (k *contained) destroy() error {
+	if err := k.c.Destroy(); err != nil {
+		return fmt.Errorf("destroy gvisor sandbox: %w", err)
+	}
+	return nil
+}
+
+// runscConfig is gVisor's configuration.
+func (o *order) runscConfig(l layout, join bool) (*config.Config, error) {
+	fs := flag.NewFlagSet("runsc", flag.ContinueOnError)
+	config.RegisterFlags(fs)
+	for k, v := range o.flags(l, join) {
+		if err := fs.Set(k, v); err != nil {
+			return nil, fmt.Errorf("set gvisor flag %s: %w", k, err)
+		}
+	}
+	conf, err := config.NewFromFlags(fs)
+	if err != nil {
+		return nil, fmt.Errorf("configure gvisor: %w", err)
+	}
+	return conf, nil
+}

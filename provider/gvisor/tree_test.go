@@ -1,0 +1,278 @@
+package gvisor
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// apart makes a tree of a folder with one file, which is mounted from another
+// folder inside it as a sentry would have it.
+func apart(t testing.TB, writable bool) (dir string, root *os.File) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("of the image"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openTree(dir, writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if root, err = again(f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return dir, root
+}
+
+// Whoever has a tree's root reads what is in it, changes nothing, and finds no
+// way out of it.
+func TestTreeLeadsNowhere(t *testing.T) {
+	dir, root := apart(t, false)
+	at := int(root.Fd())
+	for _, up := range []string{".", "..", "../..", "../../../../.."} {
+		var there, own unix.Stat_t
+		fd, err := unix.Openat(at, up, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(unix.Fstat(fd, &there), unix.Stat(dir, &own), unix.Close(fd)); err != nil || there.Ino != own.Ino || there.Dev != own.Dev {
+			t.Errorf("%s leads out of the tree: %v", up, err)
+		}
+	}
+	if fd, err := unix.Openat(at, "file", unix.O_RDWR, 0); !errors.Is(err, unix.EROFS) {
+		t.Errorf("open for writing: %d, %v", fd, err)
+	}
+	if fd, err := unix.Openat(at, "new", unix.O_CREAT|unix.O_WRONLY, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("create: %d, %v", fd, err)
+	}
+	if err := unix.Fchmodat(at, "file", 0o777, 0); !errors.Is(err, unix.EROFS) {
+		t.Errorf("change mode: %v", err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(at, &fs); err != nil {
+		t.Fatal(err)
+	}
+	for name, flag := range map[string]int64{"read-only": unix.ST_RDONLY, "nosuid": unix.ST_NOSUID, "nodev": unix.ST_NODEV} {
+		if fs.Flags&flag == 0 {
+			t.Errorf("the tree is not %s", name)
+		}
+	}
+}
+
+// The control: with the protection off there is something to see.
+func TestTreeThatIsWritable(t *testing.T) {
+	dir, root := apart(t, true)
+	fd, err := unix.Openat(int(root.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	if _, err := os.Stat(filepath.Join(dir, "new")); err != nil {
+		t.Error(err)
+	}
+	// A path of the host's does lead up.
+	var up, own unix.Stat_t
+	if err := errors.Join(unix.Stat(dir+"/..", &up), unix.Stat(dir, &own)); err != nil || up.Ino == own.Ino {
+		t.Errorf("nothing is above %s: %v", dir, err)
+	}
+}
+
+// What is mounted below a folder is as read-only as the folder, and leads
+// nowhere else, also when nothing but what is below is still held.
+func TestTreeBelow(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	dir := t.TempDir()
+	below := filepath.Join(dir, "below")
+	if err := errors.Join(os.Mkdir(below, 0o755), unix.Mount("none", below, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+	f, err := openTree(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := again(f)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	fd, err := unix.Openat(int(root.Fd()), "below", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if made, err := unix.Openat(fd, "new", unix.O_CREAT|unix.O_WRONLY, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("create: %d, %v", made, err)
+	}
+	var own, up unix.Stat_t
+	if err := errors.Join(unix.Stat(dir, &own), unix.Fstatat(fd, "../../../..", &up, 0)); err != nil || own.Ino != up.Ino || own.Dev != up.Dev {
+		t.Errorf("it leads out of the tree: %v", err)
+	}
+	// The control: where it is mounted it can be written.
+	if err := os.WriteFile(filepath.Join(below, "new"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who asks without end does not have the shim work without end.
+func TestTreeIsNotHurried(t *testing.T) {
+	_, root := apart(t, false)
+	const more = 10
+	say := [][]byte{message(msgMount, nil)}
+	for range askedFreely - 1 + more {
+		say = append(say, open(rootID, unix.O_RDWR))
+	}
+	begin := time.Now()
+	answers, _ := asked(t, root, say...)
+	if took := time.Since(begin); took < more*askedPause || len(answers) < len(say)*msgHeader {
+		t.Errorf("%d bytes of answers after %v", len(answers), took)
+	}
+}
+
+// asked sends messages to a tree and returns all that comes back, and with how
+// many descriptors, until it ends the talk.
+func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := [2]*net.UnixConn{}
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "end "+strconv.Itoa(i))
+		c, err := net.FileConn(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = c.(*net.UnixConn)
+		defer c.Close()
+	}
+	one := &tree{root: root, c: ends[0]}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		one.serve()
+	}()
+	go func() {
+		for _, m := range messages {
+			if _, err := ends[1].Write(m); err != nil {
+				break // it has ended the talk
+			}
+		}
+		_ = ends[1].CloseWrite()
+	}()
+	_ = ends[1].SetReadDeadline(time.Now().Add(10 * time.Second))
+	for {
+		buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*16))
+		n, oobn, _, _, err := ends[1].ReadMsgUnix(buf, oob)
+		for _, fd := range descriptors(oob[:oobn]) {
+			files = append(files, os.NewFile(uintptr(fd), "given"))
+		}
+		answers = append(answers, buf[:max(n, 0)]...)
+		if err != nil || n == 0 {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("read answers: %v", err)
+			}
+			break
+		}
+	}
+	<-done
+	t.Cleanup(func() {
+		for _, f := range files {
+			f.Close()
+		}
+	})
+	return answers, files
+}
+
+// open is what a sentry says to have the root opened.
+func open(id uint64, flags uint32) []byte {
+	b := binary.NativeEndian.AppendUint64(nil, id)
+	b = binary.NativeEndian.AppendUint32(b, flags)
+	return message(msgOpenAt, binary.NativeEndian.AppendUint32(b, 0))
+}
+
+func TestTreeAnswersNothingElse(t *testing.T) {
+	_, root := apart(t, false)
+	mount, fine := message(msgMount, nil), open(rootID, unix.O_RDONLY|unix.O_DIRECTORY)
+	for name, c := range map[string]struct {
+		say   [][]byte
+		files int
+		last  uint16 // what the last answer is
+	}{
+		"mount":                   {[][]byte{mount}, 1, msgMount},
+		"mount and open":          {[][]byte{mount, fine, fine}, 3, msgOpenAt},
+		"for writing":             {[][]byte{mount, open(rootID, unix.O_RDWR)}, 1, msgError},
+		"to cut it":               {[][]byte{mount, open(rootID, unix.O_TRUNC)}, 1, msgError},
+		"another file":            {[][]byte{mount, open(7, 0)}, 1, msgError},
+		"another message":         {[][]byte{mount, message(5, make([]byte, 16)), fine}, 1, msgMount},
+		"a channel":               {[][]byte{mount, message(2, nil), fine}, 1, msgMount},
+		"a mount with something":  {[][]byte{message(msgMount, make([]byte, 3)), fine}, 0, 0},
+		"too short":               {[][]byte{mount, message(msgOpenAt, make([]byte, 8)), fine}, 1, msgMount},
+		"too long":                {[][]byte{mount, message(msgOpenAt, make([]byte, 1<<20)), fine}, 1, msgMount},
+		"a header that is broken": {[][]byte{mount, {1, 2, 3}}, 1, msgMount},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers, files := asked(t, root, c.say...)
+			if len(files) != c.files {
+				t.Errorf("%d descriptors, want %d", len(files), c.files)
+			}
+			for _, f := range files {
+				if _, err := os.ReadDir("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))); err != nil {
+					t.Error(err)
+				}
+			}
+			last := uint16(0)
+			for len(answers) >= msgHeader {
+				size := int(binary.NativeEndian.Uint32(answers))
+				last = binary.NativeEndian.Uint16(answers[4:])
+				answers = answers[min(msgHeader+size, len(answers)):]
+			}
+			if last != c.last {
+				t.Errorf("the last answer is %d, want %d", last, c.last)
+			}
+		})
+	}
+}
+
+// Whatever a sentry says, it gets the tree's root, opened for reading, or
+// nothing.
+func FuzzTree(f *testing.F) {
+	_, root := apart(f, false)
+	f.Add(slices.Concat(message(msgMount, nil), open(rootID, 0), open(2, 1)))
+	f.Add(message(3, make([]byte, 16)))
+	own, err := root.Stat()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		if len(said) > 512 {
+			return // as many descriptors as fit are enough
+		}
+		_, files := asked(t, root, said)
+		for _, given := range files {
+			flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFL, 0)
+			if info, err2 := given.Stat(); err != nil || err2 != nil || !os.SameFile(info, own) || flags&unix.O_ACCMODE != unix.O_RDONLY {
+				t.Errorf("it was given %v with flags %x, %v, %v", info, flags, err, err2)
+			}
+		}
+	})
+}

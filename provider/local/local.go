@@ -1,0 +1,244 @@
+// Package local runs sandboxes as plain processes of the server's own machine.
+//
+// That isolates nothing: they share a kernel with everything else that runs
+// there, and most of its files. It is for a developer's own programs and for
+// machines that are nothing but a sandbox already, and has to be asked for by
+// name. Namespaces and a layer of files of their own keep sandboxes from
+// treading on each other, not from wanting to.
+package local
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// Name is the driver's name.
+const Name = "local"
+
+// Config is what an administrator sets.
+type Config struct {
+	AcceptNoIsolation bool   `json:"accept_no_isolation" title:"I accept that nothing is isolated" doc:"Programs run on this machine, with its kernel and most of its files in reach. Must be on."`
+	PythonBin         string `json:"python_bin" title:"Python" doc:"The interpreter of Python programs, for example of a virtual environment." placeholder:"/opt/venv/bin/python3"`
+	NodeBin           string `json:"node_bin" title:"Node.js" doc:"The interpreter of JavaScript programs."`
+	WorkDir           string `json:"work_dir" title:"Folder" doc:"Where sandboxes have their folders. Default is the server's own." placeholder:"/var/lib/brig/local"`
+	Timeout           int    `json:"timeout" title:"Timeout" doc:"Seconds that a check of this provider may take." min:"1" max:"600"`
+}
+
+// Wrong implements brig.ConfigRules.
+func (c *Config) Wrong() (wrong []brig.FieldError) {
+	say := func(field, format string, args ...any) {
+		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	if !c.AcceptNoIsolation {
+		say("accept_no_isolation", "this provider isolates nothing, and is off until that is accepted")
+	}
+	for field, program := range map[string]string{"python_bin": c.PythonBin, "node_bin": c.NodeBin} {
+		if _, err := exec.LookPath(program); program == "" || err != nil {
+			say(field, "there is no program %q", brig.Clip(program, 100))
+		}
+	}
+	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
+		say("work_dir", "not an absolute path")
+	}
+	return wrong
+}
+
+// Driver is how the provider presents itself.
+func Driver() brig.Driver {
+	return brig.NewDriver(brig.Driver{
+		Name: Name, Title: "Local, without isolation",
+		Doc:       "Plain processes on the server's own machine. Nothing is isolated: only for programs that you would run there yourself.",
+		Tags:      []string{"local", "host", "minimal", "no-isolation"},
+		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
+	}, Config{PythonBin: "python3", NodeBin: "node", Timeout: 30}, open)
+}
+
+// Provider makes sandboxes of processes. It implements brig.Provider.
+type Provider struct {
+	config   Config
+	dir      string // of what the server keeps of each machine
+	root     string // the keeper's
+	agent    string
+	programs map[string]string
+	post     *guest.Outpost
+	uplinks  bool                // machines can have one
+	as       *syscall.Credential // whose the processes are, if not this one's: for tests
+}
+
+var (
+	_ brig.Provider = (*Provider)(nil)
+	_ brig.Checker  = (*Provider)(nil)
+	_ brig.Imager   = (*Provider)(nil)
+	_ io.Closer     = (*Provider)(nil)
+)
+
+func open(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
+	if wrong := c.Wrong(); len(wrong) > 0 {
+		return nil, guest.Wrong(wrong).WithHint("set accept_no_isolation if programs may do on this machine what they want; otherwise use gvisor")
+	}
+	root := filepath.Join(site.Dir, "keeper")
+	if c.WorkDir != "" {
+		mark, err := guest.Mark(site.Dir)
+		if err != nil {
+			return nil, err
+		}
+		root = filepath.Join(c.WorkDir, "brig-"+mark) // other servers may have the same one
+	}
+	p := &Provider{config: *c, dir: filepath.Join(site.Dir, "machines"), root: root, agent: site.Agent, programs: map[string]string{}, uplinks: hasTun()}
+	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
+		if program == name {
+			continue // found by its name
+		}
+		full, err := exec.LookPath(program)
+		if err == nil {
+			full, err = filepath.Abs(full)
+		}
+		if err != nil {
+			return nil, brig.Errorf(brig.InvalidConfig, "there is no program %q", program).Because(err)
+		}
+		p.programs[name] = full
+	}
+	p.post = &guest.Outpost{Open: p.reach, Where: "this machine"}
+	return p, nil
+}
+
+// reach starts the process that reaches the keeper.
+func (p *Provider) reach(context.Context) (io.ReadWriteCloser, error) {
+	cmd := exec.Command(p.agent, wire.ReachWord, p.root)
+	cmd.Args[0] = "brig-agent"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // nothing of the server's
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.as}
+	var said tail
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, brig.Errorf(brig.Unavailable, "the agent's program does not start").WithHint("see that the server's data folder may hold programs").Because(err)
+	}
+	return &pipes{in, out, cmd}, nil
+}
+
+// pipes are the streams of a process that ends when they are closed.
+type pipes struct {
+	io.WriteCloser
+	io.Reader
+	cmd *exec.Cmd
+}
+
+// Close implements io.Closer.
+func (p *pipes) Close() error {
+	err := p.WriteCloser.Close()
+	_ = p.cmd.Process.Kill() // it carries, and keeps nothing
+	go func() { _ = p.cmd.Wait() }()
+	return err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ b []byte }
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	t.b = t.b[max(0, len(t.b)-4096):]
+	return len(p), nil
+}
+
+// Check implements brig.Checker.
+func (p *Provider) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.config.Timeout)*time.Second)
+	defer cancel()
+	_, err := p.post.States(ctx)
+	return err
+}
+
+// Close implements io.Closer.
+func (p *Provider) Close() error { return p.post.Close() }
+
+// Image implements brig.Imager.
+func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
+	return guest.OwnFiles(ref)
+}
+
+func (p *Provider) options(id brig.ID) (guest.MachineOptions, error) {
+	o, err := guest.Options(id, p.dir, p.programs)
+	o.NoUplink = !p.uplinks
+	return o, err
+}
+
+// Create implements brig.Provider.
+func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	o, err := p.options(id)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.post.Make(ctx, o, spec, lease, wire.Make{Programs: p.programs})
+	if err != nil {
+		return nil, err
+	}
+	return &instance{OutpostMachine: m}, nil
+}
+
+// Recover implements brig.Provider.
+func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig.Instance, error) {
+	o, err := p.options(id)
+	if err != nil {
+		return nil, brig.Errorf(brig.NotFound, "there is no such sandbox").Because(err)
+	}
+	m, err := p.post.Find(ctx, o, time.Now().Add(time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	return &instance{OutpostMachine: m}, nil
+}
+
+// Sweep implements brig.Provider.
+func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
+	return p.post.Sweep(ctx, p.dir, known)
+}
+
+// instance is one sandbox. It implements brig.Instance.
+type instance struct{ *guest.OutpostMachine }
+
+var _ brig.Instance = (*instance)(nil)
+
+// Handle implements brig.Instance.
+func (i *instance) Handle() brig.Handle { return brig.Handle{Provider: Name, Version: 1} }
+
+// Notes implements brig.Instance.
+func (i *instance) Notes() []string {
+	return append([]string{"NOT ISOLATED: this sandbox is a process of the server's own machine"}, i.OutpostMachine.Notes()...)
+}
+
+// Enforced implements brig.Instance.
+func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, error) {
+	if i.Exit() != nil {
+		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
+	}
+	return guest.Seen(guest.ProcessesEnforce("the server's own machine")), nil
+}
+
+// Capabilities implements brig.Provider.
+func (p *Provider) Capabilities() brig.Capabilities {
+	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.uplinks, Enforces: guest.ProcessesEnforce("the server's own machine")}
+}
+
+// hasTun reports whether this account can make interfaces of machines' own.
+func hasTun() bool { return unix.Access("/dev/net/tun", unix.R_OK|unix.W_OK) == nil }

@@ -1,0 +1,87 @@
+// Package ssh makes sandboxes of plain processes on a machine that is reached by
+// SSH. The guest agent is brought there and keeps them; one connection carries
+// all that is said to it.
+//
+// They are kept apart from each other by namespaces and by nothing else: what
+// isolates them from what the server has is that they are on another machine.
+package ssh
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/brig-run/brig"
+)
+
+// Name is the driver's name.
+const Name = "ssh"
+
+// Config is what an administrator sets.
+type Config struct {
+	Host        string `json:"host" title:"Host" doc:"The machine's name or address." form:"required"`
+	Port        int    `json:"port" title:"Port" min:"1" max:"65535" form:"required"`
+	Username    string `json:"username" title:"Account" form:"required"`
+	Password    string `json:"password" title:"Password" form:"secret"`
+	PrivateKey  string `json:"private_key" title:"Private key" doc:"As ssh-keygen writes it." form:"secret,multiline"`
+	Passphrase  string `json:"passphrase" title:"Passphrase of the key" form:"secret"`
+	KnownHosts  string `json:"known_hosts" title:"Known hosts" doc:"The machine's keys, as in known_hosts or as ssh-keyscan writes them. Without them or a fingerprint it is not connected to." form:"multiline"`
+	Fingerprint string `json:"fingerprint" title:"Fingerprint" doc:"Of the machine's key, instead of known hosts." placeholder:"SHA256:…"`
+	PythonBin   string `json:"python_bin" title:"Python" doc:"The interpreter of Python programs there."`
+	NodeBin     string `json:"node_bin" title:"Node.js" doc:"The interpreter of JavaScript programs there."`
+	WorkDir     string `json:"work_dir" title:"Folder" doc:"Where the agent and its sandboxes have a folder there."`
+	Timeout     int    `json:"timeout" title:"Timeout" doc:"Seconds until the machine has to answer." min:"1" max:"600"`
+}
+
+// Wrong implements brig.ConfigRules.
+func (c *Config) Wrong() (wrong []brig.FieldError) {
+	say := func(field, format string, args ...any) {
+		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	for field, v := range map[string]string{"host": c.Host, "username": c.Username, "python_bin": c.PythonBin, "node_bin": c.NodeBin} {
+		if v == "" {
+			say(field, "it is required")
+		} else if strings.ContainsAny(v, "\x00\n'") {
+			say(field, "it has a character that no such name has")
+		}
+	}
+	if c.Password == "" && c.PrivateKey == "" {
+		say("private_key", "a password or a private key is required")
+	}
+	if c.PrivateKey != "" {
+		if _, err := c.signer(); err != nil {
+			say("private_key", "it is no key that can be read, or its passphrase is another")
+		}
+	}
+	switch {
+	case c.KnownHosts == "" && c.Fingerprint == "":
+		say("known_hosts", "the machine's key has to be known: give known_hosts (ssh-keyscan writes it) or a fingerprint")
+	case c.Fingerprint != "" && !strings.HasPrefix(c.Fingerprint, "SHA256:"):
+		say("fingerprint", "it has to begin with SHA256:")
+	}
+	if !path.IsAbs(c.WorkDir) || strings.ContainsAny(c.WorkDir, "\x00\n'") {
+		say("work_dir", "it is not an absolute path")
+	}
+	return wrong
+}
+
+func (c *Config) signer() (ssh.Signer, error) {
+	if c.Passphrase != "" {
+		return ssh.ParsePrivateKeyWithPassphrase([]byte(c.PrivateKey), []byte(c.Passphrase))
+	}
+	return ssh.ParsePrivateKey([]byte(c.PrivateKey))
+}
+
+// Driver is how the provider presents itself.
+func Driver() brig.Driver {
+	return brig.NewDriver(brig.Driver{
+		Name: Name, Title: "SSH", Doc: "Plain processes on a machine that is reached by SSH. They share that machine with each other and with its own programs.",
+		Tags:      []string{"remote", "ssh", "custom-runtime"},
+		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
+	}, Config{Port: 22, PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30}, func(ctx context.Context, site brig.Site, c *Config) (brig.Provider, error) {
+		return open(ctx, site, c)
+	})
+}

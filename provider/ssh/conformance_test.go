@@ -1,0 +1,227 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/provider/providertest"
+)
+
+func TestConformance(t *testing.T) {
+	s := startSSHD(t)
+	agent, dir := providertest.Agent(t), t.TempDir()
+	p := openSSH(t, agent, dir, s.config())
+	t.Cleanup(func() { tidy(t, openSSH(t, agent, dir, s.config())) })
+	img, err := p.Image(t.Context(), brig.HostImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noFreezer = "the kernel's freezer needs a cgroup of the sandbox's own"
+	providertest.Run(t, providertest.Harness{
+		Provider: p, Image: img.Digest, Real: true,
+		Lacks: map[string]string{
+			"Freeze": noFreezer, "UplinkFrozen": noFreezer,
+			"FilesFull": "the layer of files is a folder of the machine's disk",
+		},
+		Next: func(t *testing.T) brig.Provider { return openSSH(t, agent, dir, s.config()) },
+	})
+}
+
+// A machine that is not the known one is not let anything know.
+func TestHostKeys(t *testing.T) {
+	s := startSSHD(t)
+	agent := providertest.Agent(t)
+	_, other := key(t, "")
+	check := func(change func(*Config)) error {
+		c := s.config()
+		change(c)
+		p, err := open(t.Context(), brig.Site{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		err = p.Check(t.Context())
+		if err == nil {
+			tidy(t, p)
+		}
+		return err
+	}
+	for what, change := range map[string]func(*Config){
+		"known":       func(*Config) {}, // the control of what is refused
+		"fingerprint": func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(s.hostKey) },
+		"one of several lines": func(c *Config) {
+			c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(other)) + c.KnownHosts
+		},
+		"password": func(c *Config) { c.PrivateKey, c.Password = "", password },
+	} {
+		if err := check(change); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, c := range map[string]struct {
+		kind   brig.Kind
+		field  string
+		change func(*Config)
+	}{
+		"another key":         {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = s.line(other) }},
+		"another machine's":   {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(s.hostKey)) }},
+		"a revoked key":       {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "@revoked " + c.KnownHosts }},
+		"no known hosts":      {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "what is this" }},
+		"another fingerprint": {brig.ConnectionFailed, "fingerprint", func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(other) }},
+		"nothing known":       {brig.InvalidConfig, "known_hosts", func(c *Config) { c.KnownHosts = "" }},
+		"a wrong password":    {brig.InvalidConfig, "password", func(c *Config) { c.PrivateKey, c.Password = "", "wrong" }},
+		"a stranger's key":    {brig.InvalidConfig, "private_key", func(c *Config) { c.PrivateKey, _ = key(t, "") }},
+		"no such account":     {brig.InvalidConfig, "private_key", func(c *Config) { c.Username = "nobody-there" }},
+	} {
+		err := brig.AsError(check(c.change))
+		if err == nil || err.Kind != c.kind || err.Field != c.field || err.Hint == "" {
+			t.Errorf("%s: %+v", what, err)
+		}
+	}
+}
+
+// The agent is brought again where somebody has tidied up.
+func TestAgentGone(t *testing.T) {
+	s := startSSHD(t)
+	p := openSSH(t, providertest.Agent(t), t.TempDir(), s.config())
+	t.Cleanup(func() { tidy(t, p) })
+	if err := p.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	agent, err := p.bring(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.hangUp(t)
+	if err := os.Remove(agent); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		err := p.Check(t.Context())
+		if _, gone := os.Stat(agent); err == nil && gone == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it is not there again: %v", err)
+		}
+	}
+}
+
+// A machine that does not answer costs no more time than is configured.
+func TestDeadHost(t *testing.T) {
+	agent := providertest.Agent(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() // it takes connections, and says nothing
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for what, l := range map[string]net.Listener{"silent": silent, "closed": closed} {
+		_, k := key(t, "")
+		s := &sshd{port: l.Addr().(*net.TCPAddr).Port, hostKey: k}
+		s.clientKey, _ = key(t, "")
+		c := s.config()
+		c.Timeout = 1
+		p := openSSH(t, agent, t.TempDir(), c)
+		begin := time.Now()
+		if err := p.Check(t.Context()); brig.KindOf(err) != brig.ConnectionFailed || time.Since(begin) > 5*time.Second {
+			t.Errorf("%s: %v after %v", what, err, time.Since(begin))
+		}
+		begin = time.Now()
+		_, err := p.Create(t.Context(), "x", brig.Spec{}, time.Now().Add(time.Minute))
+		if brig.KindOf(err) != brig.ConnectionFailed || time.Since(begin) > 5*time.Second {
+			t.Errorf("%s: create: %v after %v", what, err, time.Since(begin))
+		}
+	}
+}
+
+// A connection that is lost while a command runs ends the command, and what is
+// left is ended before anybody is told.
+func TestConnectionLost(t *testing.T) {
+	s := startSSHD(t)
+	p := openSSH(t, providertest.Agent(t), t.TempDir(), s.config())
+	t.Cleanup(func() { tidy(t, p) })
+	sandbox := func(id brig.ID) brig.Instance {
+		in, err := p.Create(t.Context(), id, brig.Spec{Name: "x", Limits: brig.DefaultBounds().Default}, time.Now().Add(5*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	exec := func(in brig.Instance, then func()) (*brig.Result, string, error) {
+		var out bytes.Buffer
+		res, err := in.Exec(t.Context(), "e", brig.Command{Shell: "sleep 3; echo done", Timeout: 30 * time.Second}, brig.IO{
+			Stdout: &out, Stderr: &out, Started: func(string) { time.AfterFunc(200*time.Millisecond, then) },
+		})
+		return res, out.String(), err
+	}
+	control := sandbox("control")
+	if res, out, err := exec(control, func() {}); err != nil || res.ExitCode != 0 || out != "done\n" {
+		t.Fatalf("undisturbed: %+v, %q, %v", res, out, err)
+	}
+	in := sandbox("lost")
+	begin := time.Now()
+	_, out, err := exec(in, func() { s.hangUp(t) })
+	if kind := brig.KindOf(err); kind != brig.FailedPrecondition && kind != brig.ConnectionFailed || out != "" || time.Since(begin) > 20*time.Second {
+		t.Errorf("after %v: %q, %v", time.Since(begin), out, err)
+	}
+	select {
+	case <-in.Done():
+	case <-time.After(20 * time.Second):
+		t.Error("nobody says what became of it")
+	}
+	// Another that was there at the time is still there, over a new connection.
+	if res, out, err := exec(&renamed{control}, func() {}); err != nil || res.ExitCode != 0 || out != "done\n" {
+		t.Errorf("the other one afterwards: %+v, %q, %v", res, out, err)
+	}
+	for _, in := range []brig.Instance{control, in} {
+		if err := in.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// renamed runs a command under another id.
+type renamed struct{ brig.Instance }
+
+func (r *renamed) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	return r.Instance.Exec(ctx, id+"2", cmd, sio)
+}
+
+func TestConfigRules(t *testing.T) {
+	private, public := key(t, "secret")
+	good := Config{
+		Host: "h", Port: 22, Username: "u", PrivateKey: private, Passphrase: "secret", KnownHosts: "h " + string(ssh.MarshalAuthorizedKey(public)),
+		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
+	}
+	if wrong := good.Wrong(); len(wrong) != 0 {
+		t.Errorf("what is right: %+v", wrong)
+	}
+	for field, change := range map[string]func(*Config){
+		"host":        func(c *Config) { c.Host = "" },
+		"username":    func(c *Config) { c.Username = "a'b" },
+		"python_bin":  func(c *Config) { c.PythonBin = "" },
+		"private_key": func(c *Config) { c.Passphrase = "another" },
+		"known_hosts": func(c *Config) { c.KnownHosts = "" },
+		"fingerprint": func(c *Config) { c.Fingerprint = "aa:bb" },
+		"work_dir":    func(c *Config) { c.WorkDir = "relative" },
+	} {
+		c := good
+		change(&c)
+		if wrong := c.Wrong(); len(wrong) != 1 || wrong[0].Field != field || strings.Contains(wrong[0].Message, private) {
+			t.Errorf("%s: %+v", field, wrong)
+		}
+	}
+}
