@@ -8,6 +8,11 @@ func NoTenant(name string) error {
 		WithHint("an operator lists tenants with brig tenant ls")
 }
 
+// NoSession: nobody has that one.
+func NoSession() error {
+	return brig.Errorf(brig.Unauthenticated, "there is no such session").WithHint("sign in again")
+}
+
 // NoKey: there is no key of that id.
 func NoKey(id string) error {
 	return brig.Errorf(brig.NotFound, "no key %q", brig.Clip(id, 80)).

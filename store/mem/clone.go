@@ -24,6 +24,7 @@ func cloneRecord(r *brig.Record) *brig.Record {
 	c.Spec.Require = maps.Clone(r.Spec.Require)
 	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
 	c.Spec.Workspace.Prefixes = slices.Clone(r.Spec.Workspace.Prefixes)
+	c.Spec.Workspace.Capture = slices.Clone(r.Spec.Workspace.Capture)
 	if r.Spec.Command != nil {
 		cmd := cloneCommand(*r.Spec.Command)
 		c.Spec.Command = &cmd
@@ -40,6 +41,8 @@ func cloneRecord(r *brig.Record) *brig.Record {
 		x.Gaps, x.Evidence, x.At = slices.Clone(x.Gaps), slices.Clone(x.Evidence), x.At.UTC()
 		c.Enforcement[area] = x
 	}
+	c.Spec.Placement.Regions = slices.Clone(r.Spec.Placement.Regions)
+	c.Route.Attempts = slices.Clone(r.Route.Attempts)
 	c.Handle.State = bytes.Clone(r.Handle.State)
 	return &c
 }
@@ -76,13 +79,24 @@ func cloneOutcome(o *brig.Outcome) *brig.Outcome {
 	for i := range c.Artifacts {
 		c.Artifacts[i].Data = bytes.Clone(c.Artifacts[i].Data)
 	}
-	c.Skipped = slices.Clone(o.Skipped)
+	c.Skipped, c.Route.Attempts = slices.Clone(o.Skipped), slices.Clone(o.Route.Attempts)
 	c.Error = clonePointer(o.Error)
 	if c.Workspace = clonePointer(o.Workspace); c.Workspace != nil {
 		w := c.Workspace
-		w.Changes, w.Skipped, w.Error = slices.Clone(w.Changes), slices.Clone(w.Skipped), clonePointer(w.Error)
+		w.Changes, w.Captured, w.Skipped, w.Error = slices.Clone(w.Changes), slices.Clone(w.Captured), slices.Clone(w.Skipped), clonePointer(w.Error)
 		if w.Version = clonePointer(w.Version); w.Version != nil {
 			w.Version.Created = w.Version.Created.UTC()
+		}
+	}
+	if c.Step = clonePointer(o.Step); c.Step != nil {
+		st := c.Step
+		st.State, st.Outputs = bytes.Clone(st.State), slices.Clone(st.Outputs)
+		for i, out := range st.Outputs {
+			data := maps.Clone(out.Data)
+			for kind, b := range data {
+				data[kind] = bytes.Clone(b)
+			}
+			st.Outputs[i].Data = data
 		}
 	}
 	return &c

@@ -31,6 +31,13 @@ type Store struct {
 	events  []brig.Event // oldest first
 	chains  map[string]*chain
 	secrets map[name]*brig.SealedSecret
+
+	settings map[string]brig.Setting
+	// setups and variables of tools are by their ids.
+	setups    map[string]*brig.ToolSetup
+	variables map[string]*brig.SealedToolVariable
+	// sessions are by their hashes.
+	sessions map[[32]byte]*brig.Session
 }
 
 // name is a name within its tenant.
@@ -57,6 +64,12 @@ func New() *Store {
 		keys:    map[[32]byte]*brig.Key{},
 		tenants: map[string]*brig.Tenant{},
 		usage:   map[line]brig.Spent{},
+
+		settings: map[string]brig.Setting{},
+
+		setups:    map[string]*brig.ToolSetup{},
+		variables: map[string]*brig.SealedToolVariable{},
+		sessions:  map[[32]byte]*brig.Session{},
 	}
 }
 

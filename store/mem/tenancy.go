@@ -74,6 +74,7 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 	}
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.keys, func(_ [32]byte, k *brig.Key) bool { return k.ID == id })
+	maps.DeleteFunc(s.sessions, func(_ [32]byte, x *brig.Session) bool { return x.Actor.Key == id })
 	return nil
 }
 
@@ -135,8 +136,11 @@ func (s *Store) DeleteTenant(ctx context.Context, tenant string) error {
 	defer s.mu.Unlock()
 	delete(s.tenants, tenant)
 	maps.DeleteFunc(s.keys, func(_ [32]byte, k *brig.Key) bool { return k.Actor.Tenant == tenant })
+	maps.DeleteFunc(s.sessions, func(_ [32]byte, x *brig.Session) bool { return x.Actor.Tenant == tenant })
 	maps.DeleteFunc(s.runs, func(n name, _ run) bool { return n.tenant == tenant })
 	maps.DeleteFunc(s.secrets, func(n name, _ *brig.SealedSecret) bool { return n.tenant == tenant })
+	maps.DeleteFunc(s.setups, func(_ string, x *brig.ToolSetup) bool { return x.Tenant == tenant })
+	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Tenant == tenant })
 	maps.DeleteFunc(s.usage, func(l line, _ brig.Spent) bool { return l.tenant == tenant })
 	return nil
 }
@@ -186,11 +190,13 @@ func cloneKey(k *brig.Key) *brig.Key {
 	out := *k
 	out.Created, out.Used, out.Actor.Expires = k.Created.UTC(), k.Used.UTC(), k.Actor.Expires.UTC()
 	out.Actor.Scopes, out.Actor.Sandboxes = slices.Clone(k.Actor.Scopes), slices.Clone(k.Actor.Sandboxes)
+	out.Actor.Person = clonePerson(k.Actor.Person)
 	return &out
 }
 
 func cloneTenant(t *brig.Tenant) *brig.Tenant {
 	out := *t
 	out.Created, out.Ceilings.Images = t.Created.UTC(), slices.Clone(t.Ceilings.Images)
+	out.Ceilings.Screening = t.Ceilings.Screening.Clone()
 	return &out
 }

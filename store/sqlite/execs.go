@@ -46,7 +46,7 @@ func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*b
 
 // ListExecs implements brig.Store.
 func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
-	xs, err := query[brig.Execution](ctx, s.readers,
+	xs, err := query(ctx, s.readers, scan[brig.Execution],
 		`select doc, data from executions where sandbox = $1 order by started_ns desc, id desc`, string(sandbox))
 	return xs, wrap(err, "list executions of %s", sandbox)
 }

@@ -71,21 +71,9 @@ func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 
 // ListKeys implements brig.Store.
 func (s *Store) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
-	rows, err := s.readers.QueryContext(ctx, `
+	out, err := query(ctx, s.readers, scanKey, `
 		select hash, used_ns, doc from keys where tenant = $1 or $1 = '*' order by created_ns, id`, tenant)
-	if err != nil {
-		return nil, wrap(err, "list keys of %s", tenant)
-	}
-	defer rows.Close()
-	var out []*brig.Key
-	for rows.Next() {
-		k, err := scanKey(rows)
-		if err != nil {
-			return nil, wrap(err, "list keys of %s", tenant)
-		}
-		out = append(out, k)
-	}
-	return out, wrap(rows.Err(), "list keys of %s", tenant)
+	return out, wrap(err, "list keys of %s", tenant)
 }
 
 func scanKey(row scanner) (*brig.Key, error) {
@@ -110,6 +98,9 @@ func scanKey(row scanner) (*brig.Key, error) {
 // DeleteKey implements brig.Store.
 func (s *Store) DeleteKey(ctx context.Context, id string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
+		if _, err := t.exec(deleteKeySessions, id); err != nil {
+			return err
+		}
 		_, err := t.exec(deleteKey, id)
 		return err
 	})
@@ -118,13 +109,17 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 
 // TouchKeys implements brig.Store.
 func (s *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error {
-	err := s.write(ctx, nil, func(t *tx) error {
+	return wrap(s.touch(ctx, touchKey, used), "note when keys were used")
+}
+
+// touch notes with a statement when things of some ids were used.
+func (s *Store) touch(ctx context.Context, statement string, used map[string]time.Time) error {
+	return s.write(ctx, nil, func(t *tx) error {
 		for id, at := range used {
-			if _, err := t.exec(touchKey, id, nanos(at)); err != nil {
+			if _, err := t.exec(statement, id, nanos(at)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return wrap(err, "note when keys were used")
 }

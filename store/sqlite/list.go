@@ -19,7 +19,7 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 	if err != nil {
 		return nil, "", err
 	}
-	page, err := query[brig.Record](ctx, s.readers, q, args...)
+	page, err := query(ctx, s.readers, scan[brig.Record], q, args...)
 	if err != nil {
 		return nil, "", wrap(err, "list sandboxes of %s", tenant)
 	}

@@ -103,7 +103,7 @@ const allBatch = 100
 func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 	after := ""
 	for {
-		batch, err := query[brig.Record](ctx, s.readers,
+		batch, err := query(ctx, s.readers, scan[brig.Record],
 			`select doc, data from sandboxes where id > $1 order by id limit $2`, after, allBatch)
 		if err != nil {
 			return wrap(err, "read all sandboxes")
@@ -145,8 +145,8 @@ func scan[T any](row scanner) (*T, error) {
 	return decode[T](doc, data)
 }
 
-// query reads rows of documents and blobs.
-func query[T any](ctx context.Context, db *sql.DB, q string, args ...any) ([]*T, error) {
+// query reads rows, each as one says.
+func query[T any](ctx context.Context, db *sql.DB, one func(scanner) (*T, error), q string, args ...any) ([]*T, error) {
 	rows, err := db.QueryContext(ctx, q, args...)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func query[T any](ctx context.Context, db *sql.DB, q string, args ...any) ([]*T,
 	defer rows.Close()
 	var out []*T
 	for rows.Next() {
-		v, err := scan[T](rows)
+		v, err := one(rows)
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,9 @@ const (
 var statements = []string{
 	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent,
 	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
-	selectVersion, putSecret, deleteSecret,
+	selectVersion, putSecret, deleteSecret, putSetting, deleteSetting,
+	selectToolSetup, putToolSetup, deleteToolSetup, deleteTenantTools, selectSetupExists, selectToolVariable, selectKeyTaken, putToolVariable, deleteToolVariable,
+	putSession, deleteSession, deleteKeySessions, deleteTenantSessions, touchSession, pruneSessions,
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
 

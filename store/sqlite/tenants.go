@@ -22,12 +22,12 @@ const (
 	deleteTenantSecrets = `delete from secrets where tenant = $1`
 	deleteTenantUsage   = `delete from usage where tenant = $1`
 	addUsage            = `
-		insert into usage (tenant, day, label, value, executions, execution_ns, cpu_ns, gib_seconds, egress)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		insert into usage (tenant, day, label, value, executions, execution_ns, cpu_ns, gib_seconds, egress, cost)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		on conflict (tenant, day, label, value) do update set
 			executions = executions + excluded.executions, execution_ns = execution_ns + excluded.execution_ns,
 			cpu_ns = cpu_ns + excluded.cpu_ns, gib_seconds = gib_seconds + excluded.gib_seconds,
-			egress = egress + excluded.egress`
+			egress = egress + excluded.egress, cost = cost + excluded.cost`
 	pruneUsage = `delete from usage where day < $1`
 )
 
@@ -57,20 +57,8 @@ func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error
 
 // Tenants implements brig.Store.
 func (s *Store) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
-	rows, err := s.readers.QueryContext(ctx, `select doc from tenants order by name`)
-	if err != nil {
-		return nil, wrap(err, "list tenants")
-	}
-	defer rows.Close()
-	var out []*brig.Tenant
-	for rows.Next() {
-		t, err := scanTenant(rows)
-		if err != nil {
-			return nil, wrap(err, "list tenants")
-		}
-		out = append(out, t)
-	}
-	return out, wrap(rows.Err(), "list tenants")
+	out, err := query(ctx, s.readers, scanTenant, `select doc from tenants order by name`)
+	return out, wrap(err, "list tenants")
 }
 
 func scanTenant(row scanner) (*brig.Tenant, error) {
@@ -85,7 +73,7 @@ func scanTenant(row scanner) (*brig.Tenant, error) {
 // DeleteTenant implements brig.Store.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		for _, q := range []string{deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage} {
+		for _, q := range []string{deleteTenant, deleteTenantKeys, deleteTenantSessions, deleteTenantRuns, deleteTenantSecrets, deleteTenantTools, deleteTenantUsage} {
 			if _, err := t.exec(q, name); err != nil {
 				return err
 			}
@@ -100,7 +88,7 @@ func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		for _, l := range lines {
 			_, err := t.exec(addUsage, l.Tenant, l.Day, l.Label, l.Value,
-				l.Executions, int64(l.ExecutionTime), int64(l.CPUTime), l.Memory, l.Egress)
+				l.Executions, int64(l.ExecutionTime), int64(l.CPUTime), l.Memory, l.Egress, l.Cost)
 			if err != nil {
 				return err
 			}
@@ -113,7 +101,7 @@ func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
 // Usage implements brig.Store.
 func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
 	rows, err := s.readers.QueryContext(ctx, `
-		select tenant, day, label, value, executions, execution_ns, cpu_ns, gib_seconds, egress from usage
+		select tenant, day, label, value, executions, execution_ns, cpu_ns, gib_seconds, egress, cost from usage
 		where (tenant = $1 or $1 = '*') and day between $2 and $3 order by tenant, day, label, value`, tenant, from, to)
 	if err != nil {
 		return nil, wrap(err, "read usage")
@@ -123,7 +111,7 @@ func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.Usag
 	for rows.Next() {
 		var l brig.UsageLine
 		var execution, cpu int64
-		if err := rows.Scan(&l.Tenant, &l.Day, &l.Label, &l.Value, &l.Executions, &execution, &cpu, &l.Memory, &l.Egress); err != nil {
+		if err := rows.Scan(&l.Tenant, &l.Day, &l.Label, &l.Value, &l.Executions, &execution, &cpu, &l.Memory, &l.Egress, &l.Cost); err != nil {
 			return nil, wrap(err, "read usage")
 		}
 		l.ExecutionTime, l.CPUTime = time.Duration(execution), time.Duration(cpu)

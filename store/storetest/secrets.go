@@ -10,7 +10,7 @@ import (
 func sealed(tenant, name string, version int) *brig.SealedSecret {
 	return &brig.SealedSecret{
 		Secret: brig.Secret{
-			Name: name, Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{brig.SecretHeader}, Exclusive: true,
+			Name: name, Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{brig.SecretHeader}, Exclusive: true, Plain: true,
 			Version: version, Created: birth, Updated: birth,
 		},
 		Tenant: tenant, Key: "k1", Sealed: everyByte(),

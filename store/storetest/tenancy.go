@@ -144,7 +144,7 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 
 func testUsage(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	spent := brig.Spent{Executions: 1, ExecutionTime: time.Second, CPUTime: time.Minute, Memory: 0.25, Egress: 1 << 40}
+	spent := brig.Spent{Executions: 1, ExecutionTime: time.Second, CPUTime: time.Minute, Memory: 0.25, Egress: 1 << 40, Cost: 0.5}
 	line := func(tenant, day, label string) brig.UsageLine {
 		return brig.UsageLine{Tenant: tenant, Day: day, Label: label, Value: label, Spent: spent}
 	}

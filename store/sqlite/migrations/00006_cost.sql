@@ -1,0 +1,2 @@
+-- +goose Up
+alter table usage add column cost real not null default 0;

@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// aSession returns a session with every field set.
+func aSession(t *testing.T, tenant string, i byte) brig.Session {
+	s := brig.Session{Actor: *filled[brig.Actor](t, false)}
+	s.ID, s.Hash = fmt.Sprintf("s%s%d", tenant, i), hash(i)
+	s.Actor.Tenant, s.Actor.Key = tenant, fmt.Sprintf("k%s%d", tenant, i)
+	s.Actor.Expires = birth.Add(time.Hour)
+	s.Created, s.Used, s.Expires = birth.Add(time.Duration(i)), birth.Add(time.Hour), birth.Add(2*time.Hour)
+	return s
+}
+
+func testSessions(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	_, err := s.FindSession(ctx, hash(1))
+	e := kind(t, err, brig.Unauthenticated)
+	all := []brig.Session{aSession(t, "t", 1), aSession(t, "t", 2), aSession(t, "u", 3)}
+	for _, i := range []int{1, 2, 0} {
+		ok(t, s.PutSession(ctx, all[i]))
+	}
+	for _, want := range all {
+		got, err := s.FindSession(ctx, want.Hash)
+		ok(t, err)
+		same(t, "session "+want.ID, got, &want)
+	}
+	ids := func(tenant string) (out []string) {
+		list, err := s.Sessions(ctx, tenant)
+		ok(t, err)
+		for _, x := range list {
+			out = append(out, x.ID)
+		}
+		return out
+	}
+	same(t, "a tenant's", ids("t"), []string{"st1", "st2"})
+	same(t, "all", ids(brig.AllTenants), []string{"st1", "st2", "su3"})
+	same(t, "nobody's", ids("nobody"), []string(nil))
+	later := birth.Add(3 * time.Hour)
+	ok(t, s.TouchSessions(ctx, map[string]time.Time{"st1": later, "none": later}))
+	got, err := s.FindSession(ctx, hash(1))
+	ok(t, err)
+	all[0].Used = later
+	same(t, "one that was used", got, &all[0])
+	got.Actor.Person.Claims["scribbled"] = nil
+	got, err = s.FindSession(ctx, hash(1))
+	ok(t, err)
+	same(t, "after its copy was changed", got, &all[0])
+	ok(t, s.DeleteSession(ctx, "u", "st2")) // another tenant's
+	same(t, "after another tenant's was to be deleted", ids("t"), []string{"st1", "st2"})
+	ok(t, s.DeleteSession(ctx, "t", "st2"))
+	ok(t, s.DeleteSession(ctx, "t", "st2")) // no error when there is none
+	same(t, "after one was deleted", ids("t"), []string{"st1"})
+	_, err = s.FindSession(ctx, hash(2))
+	same(t, "an unknown session's error", kind(t, err, brig.Unauthenticated), e)
+}
+
+// testSessionEnds checks what takes sessions with it.
+func testSessionEnds(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	there := func(i byte) bool {
+		_, err := s.FindSession(ctx, hash(i))
+		return err == nil
+	}
+	for i, tenant := range []string{"t", "t", "u", "v"} {
+		ok(t, s.PutSession(ctx, aSession(t, tenant, byte(i))))
+	}
+	person := aSession(t, "u", 5)
+	person.Actor.Key = "" // as of all people
+	ok(t, s.PutSession(ctx, person))
+	ok(t, s.DeleteKey(ctx, "kt0"))
+	same(t, "after a key was deleted", []bool{there(0), there(1), there(5)}, []bool{false, true, true})
+	ok(t, s.DeleteTenant(ctx, "t"))
+	same(t, "after a tenant was deleted", []bool{there(1), there(2)}, []bool{false, true})
+	ok(t, s.TouchSessions(ctx, map[string]time.Time{"su2": birth}))
+	ok(t, s.PruneSessions(ctx, birth.Add(2*time.Hour), birth))
+	same(t, "before any has ended", []bool{there(2), there(3), there(5)}, []bool{true, true, true})
+	ok(t, s.PruneSessions(ctx, birth.Add(time.Hour), birth.Add(time.Minute)))
+	same(t, "after one was not used", []bool{there(2), there(3)}, []bool{false, true})
+	ok(t, s.PruneSessions(ctx, birth.Add(2*time.Hour+1), birth))
+	same(t, "after all have ended", []bool{there(3), there(5)}, []bool{false, false})
+}

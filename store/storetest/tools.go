@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func setup(tenant, id string, kind brig.ToolKind) *brig.ToolSetup {
+	return &brig.ToolSetup{
+		ID: id, Tenant: tenant, Kind: kind, Config: json.RawMessage(`{"a": [1,  "é"]}`),
+		Created: birth, Updated: birth, CreatedBy: "ann", UpdatedBy: "ann",
+	}
+}
+
+func variable(tenant, id, setup, key string) *brig.SealedToolVariable {
+	return &brig.SealedToolVariable{
+		ToolVariable: brig.ToolVariable{
+			ID: id, Setup: setup, Tenant: tenant, Key: key, Description: "what \xff it is",
+			Created: birth, Updated: birth, CreatedBy: "ann", UpdatedBy: "ann",
+		},
+		SealedBy: "k1", Sealed: everyByte(),
+	}
+}
+
+// A tenant has one setup of each kind: a second one is the first, changed.
+func testToolSetups(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	_, err := s.GetToolSetup(ctx, "t", "s1")
+	kind(t, err, brig.NotFound)
+	kind(t, s.DeleteToolSetup(ctx, "t", "s1", event("delete")), brig.NotFound)
+	in := setup("t", "s1", brig.ToolLocal)
+	ok(t, s.PutToolSetup(ctx, in, event("put")))
+	scribble(reflect.ValueOf(in))
+	for range 2 {
+		got, err := s.GetToolSetup(ctx, "t", "s1")
+		ok(t, err)
+		same(t, "a setup", got, setup("t", "s1", brig.ToolLocal))
+		scribble(reflect.ValueOf(got))
+	}
+	again := setup("t", "s2", brig.ToolLocal)
+	again.Config, again.Created, again.Updated, again.CreatedBy, again.UpdatedBy = json.RawMessage(`{}`), birth.Add(time.Hour), birth.Add(time.Hour), "bob", "bob"
+	ok(t, s.PutToolSetup(ctx, again))
+	want := setup("t", "s1", brig.ToolLocal)
+	want.Config, want.Updated, want.UpdatedBy = json.RawMessage(`{}`), birth.Add(time.Hour), "bob"
+	same(t, "what the caller has then", again, want)
+	later := setup("t", "s0", brig.ToolE2B)
+	later.Created = birth.Add(time.Minute)
+	ok(t, s.PutToolSetup(ctx, later))
+	ok(t, s.PutToolSetup(ctx, setup("u", "s3", brig.ToolLocal)))
+	list, err := s.ToolSetups(ctx, "t")
+	ok(t, err)
+	same(t, "a tenant's setups", list, []*brig.ToolSetup{want, later})
+	_, err = s.GetToolSetup(ctx, "u", "s1")
+	kind(t, err, brig.NotFound)
+	kind(t, s.DeleteToolSetup(ctx, "u", "s1", event("theirs")), brig.NotFound)
+	ok(t, s.DeleteToolSetup(ctx, "t", "s1", event("delete")))
+	_, err = s.GetToolSetup(ctx, "t", "s1")
+	kind(t, err, brig.NotFound)
+	same(t, "events", ops(t, s, 99), []string{"delete", "put"})
+}
+
+// A setup has one variable of each key, which goes with it.
+func testToolVariables(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	kind(t, s.PutToolVariable(ctx, variable("t", "v1", "s1", "K"), event("none")), brig.NotFound)
+	ok(t, s.PutToolSetup(ctx, setup("t", "s1", brig.ToolLocal)))
+	kind(t, s.PutToolVariable(ctx, variable("u", "v1", "s1", "K"), event("theirs")), brig.NotFound)
+	in := variable("t", "v1", "s1", "K")
+	in.Value = "never kept"
+	ok(t, s.PutToolVariable(ctx, in, event("put")))
+	scribble(reflect.ValueOf(in))
+	for range 2 {
+		got, err := s.GetToolVariable(ctx, "t", "v1")
+		ok(t, err)
+		same(t, "a variable", got, variable("t", "v1", "s1", "K"))
+		scribble(reflect.ValueOf(got))
+	}
+	again := variable("t", "v2", "s1", "K")
+	again.Created, again.CreatedBy, again.Description = birth.Add(time.Hour), "bob", "other"
+	ok(t, s.PutToolVariable(ctx, again))
+	want := variable("t", "v1", "s1", "K")
+	want.Description = "other"
+	same(t, "what the caller has then", again, want)
+	ok(t, s.PutToolVariable(ctx, variable("t", "v0", "s1", "L")))
+	kind(t, s.PutToolVariable(ctx, variable("t", "v0", "s1", "K"), event("taken")), brig.AlreadyExists)
+	moved := variable("t", "v0", "s1", "M")
+	ok(t, s.PutToolVariable(ctx, moved))
+	list, err := s.ToolVariables(ctx, "t", "s1")
+	ok(t, err)
+	same(t, "a setup's variables", list, []*brig.SealedToolVariable{moved, want})
+	list, err = s.AllToolVariables(ctx)
+	ok(t, err)
+	same(t, "all variables", list, []*brig.SealedToolVariable{moved, want})
+	_, err = s.GetToolVariable(ctx, "u", "v1")
+	kind(t, err, brig.NotFound)
+	kind(t, s.DeleteToolVariable(ctx, "u", "v1", event("theirs")), brig.NotFound)
+	ok(t, s.DeleteToolVariable(ctx, "t", "v0", event("delete")))
+	kind(t, s.DeleteToolVariable(ctx, "t", "v0", event("again")), brig.NotFound)
+	// Only what is there is changed, by its id: neither does what was removed
+	// come back, nor is another one of its key taken for it.
+	changed := variable("t", "v1", "s1", "K")
+	changed.Description, changed.Created, changed.CreatedBy = "changed", birth.Add(time.Hour), "bob"
+	ok(t, s.ChangeToolVariable(ctx, changed, event("change")))
+	want = variable("t", "v1", "s1", "K")
+	want.Description = "changed"
+	same(t, "what who changes it has then", changed, want)
+	kind(t, s.ChangeToolVariable(ctx, variable("t", "v0", "s1", "M"), event("removed")), brig.NotFound)
+	kind(t, s.ChangeToolVariable(ctx, variable("t", "v0", "s1", "K"), event("other")), brig.NotFound)
+	kind(t, s.ChangeToolVariable(ctx, variable("u", "v1", "s1", "K"), event("theirs")), brig.NotFound)
+	list, err = s.ToolVariables(ctx, "t", "s1")
+	ok(t, err)
+	same(t, "what is there then", list, []*brig.SealedToolVariable{want})
+	ok(t, s.DeleteToolSetup(ctx, "t", "s1"))
+	list, err = s.AllToolVariables(ctx)
+	ok(t, err)
+	same(t, "variables without their setup", list, []*brig.SealedToolVariable(nil))
+	same(t, "events", ops(t, s, 99), []string{"change", "delete", "put"})
+}
+
+// What a tenant has said of tools goes with it, and nobody else's does.
+func testToolsOfTenants(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	for _, tenant := range []string{"t", "u"} {
+		ok(t, s.PutTenant(ctx, &brig.Tenant{Name: tenant}))
+		ok(t, s.PutToolSetup(ctx, setup(tenant, "s-"+tenant, brig.ToolLocal)))
+		ok(t, s.PutToolVariable(ctx, variable(tenant, "v-"+tenant, "s-"+tenant, "K")))
+	}
+	list, err := s.ToolVariables(ctx, "u", "s-t")
+	ok(t, err)
+	same(t, "another tenant's variables", list, []*brig.SealedToolVariable(nil))
+	ok(t, s.DeleteTenant(ctx, "t"))
+	setups, err := s.ToolSetups(ctx, "t")
+	ok(t, err)
+	same(t, "setups of a tenant that is gone", setups, []*brig.ToolSetup(nil))
+	list, err = s.AllToolVariables(ctx)
+	ok(t, err)
+	same(t, "variables of the other", list, []*brig.SealedToolVariable{variable("u", "v-u", "s-u", "K")})
+}
