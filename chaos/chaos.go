@@ -70,7 +70,7 @@ func (r *Report) Clean() bool {
 var victims = []struct {
 	name string
 	part int
-}{{"server", 40}, {"shim", 18}, {"sentry", 18}, {"gofer", 9}, {"interpreter", 15}}
+}{{"server", 40}, {"shim", 22}, {"sentry", 23}, {"interpreter", 15}}
 
 // run is one Run under way.
 type run struct {
@@ -166,7 +166,7 @@ func (r *run) kill(ctx context.Context) error {
 		r.Killed[who]++
 		return nil
 	}
-	name := map[string]string{"shim": shimName, "sentry": sentryName, "gofer": goferName}[who]
+	name := map[string]string{"shim": shimName, "sentry": sentryName}[who]
 	var list []Process
 	for _, p := range r.host.Processes(r.srv.PID) {
 		if p.name() == name && r.sandboxOf(p) != "" {

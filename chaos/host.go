@@ -55,7 +55,6 @@ func (p Process) name() string {
 const (
 	shimName   = "brig-shim"
 	sentryName = "runsc-sandbox"
-	goferName  = "runsc-gofer"
 )
 
 // Processes lists the processes that belong to a data folder: those whose

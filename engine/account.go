@@ -48,6 +48,13 @@ type seat struct {
 	disk   int64
 	labels map[string]string
 	since  time.Time // until when it is accounted for
+	// stop ends an execution before its time; nil where nobody has said how.
+	// over is why it was.
+	stop func(why error)
+	over error
+	// ending says that a sandbox is being ended for its tenant's time. Of all
+	// fields this one is guarded by Engine.mu.
+	ending bool
 }
 
 // account finds the account of a tenant that there is.
@@ -193,6 +200,22 @@ func (p *seat) leave(undone bool) {
 	}
 }
 
+// charge adds what an execution costs.
+func (a *account) charge(labels map[string]string, cost float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn()
+	a.add(labels, brig.Spent{Cost: cost})
+}
+
+// account is whose seat it is, nil for none.
+func (p *seat) account() *account {
+	if p == nil {
+		return nil
+	}
+	return p.a
+}
+
 // accrue adds what a seat has used since it was last asked. The caller holds
 // a.mu.
 func (a *account) accrue(p *seat, now time.Time) {
@@ -227,7 +250,7 @@ func (a *account) add(labels map[string]string, s brig.Spent) {
 // catchUp accounts for everything until now, if a quota depends on it. The
 // caller holds a.mu.
 func (a *account) catchUp() {
-	if q := a.tenant.Quota; q.ExecutionTimePerDay == 0 && q.CPUTimePerDay == 0 && q.MemoryPerDay == 0 {
+	if !a.tenant.Quota.OfTime() {
 		return
 	}
 	now := a.now()
@@ -277,6 +300,13 @@ func (a *account) terms() (brig.Bounds, brig.Ceilings) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.bounds, a.tenant.Ceilings
+}
+
+// storesAtMost is how many bytes versions of workspaces may take, 0 for any.
+func (a *account) storesAtMost() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tenant.Quota.Workspaces
 }
 
 // change gives the tenant another quota and other ceilings.

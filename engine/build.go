@@ -76,6 +76,9 @@ func (e *Engine) building(t *brig.Template) *build {
 	e.builds[t.Image] = b
 	e.work.Go(func() {
 		defer close(b.done)
+		if _, err := e.Options.Images.Resolve(e.ctx, t.Image); err == nil {
+			return // it was built after its caller looked
+		}
 		e.Log.Info("build a template's image", "template", t.Name, "image", t.Image)
 		_, b.err = e.Options.Images.Build(e.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))
 		b.ended = e.Now()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 		return nil, err
 	}
 	defer rest()
-	if err := e.screenCell(ctx, v.rec, code); err != nil {
+	if err := e.screenCell(ctx, v, code); err != nil {
 		return nil, err
 	}
 	turn, err := v.account.begin(v.rec.Spec.Labels)
@@ -41,14 +42,18 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 		return nil, err
 	}
 	defer turn.end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turn.endsBy(cancel)
 	c, err := e.contextFor(ctx, v.rec, in, code)
 	if err != nil {
 		return nil, err
 	}
+	v.speaks(c.told.Spec.Language)
 	begin := time.Now()
 	leave, err := c.line.join(ctx)
 	if err != nil {
-		return nil, err
+		return nil, turn.verdict(err)
 	}
 	defer leave()
 	queued := time.Since(begin)
@@ -56,18 +61,25 @@ func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	dead := c.session == nil
 	c.mu.Unlock()
 	if dead {
+		e.Observer.Restarted(v.rec.Provider, "interpreter")
 		if err := e.startContext(ctx, v.rec, in, c); err != nil {
 			return nil, err
 		}
 	}
 	r := newCodeRun(e, v.rec, in, c, v.withholdEvents(on))
 	r.res.Queued = queued
-	res, err := r.do(ctx, code)
+	v.begins()
+	cctx, s := span.Start(ctx, "code")
+	s.Set("brig.sandbox", string(v.rec.ID))
+	s.Set("brig.provider", v.rec.Provider)
+	res, err := r.do(cctx, code)
+	endStep(s, err)
 	failpoint.Hit("code.ran")
-	if err != nil {
+	if err = turn.verdict(err); err != nil {
 		return nil, err
 	}
 	v.sayEnd(res.Duration, res.TimedOut, false)
+	v.endedWith(res)
 	return res, e.renew(context.WithoutCancel(ctx), v.rec, in, 0)
 }
 
@@ -89,7 +101,7 @@ func (e *Engine) checkCode(v *visit, code brig.Code) (brig.Code, error) {
 	if code.Timeout, err = v.bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
 		return code, err
 	}
-	return code, checkEnv("env", code.Env)
+	return code, brig.CheckEnv("env", code.Env)
 }
 
 // contextFor finds the context that code is for, or makes the default one of
@@ -176,7 +188,9 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
+	_, step := span.Start(ctx, "guest.program")
 	_, err = r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	endStep(step, err)
 	r.flush(wctx) // at the latest
 	r.mu.Lock()
 	r.over = true
@@ -300,16 +314,9 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 func (r *codeRun) keep(m *interpreter.Message) *brig.Rich {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	size := 0
-	for k, v := range m.Data {
-		size += len(k) + len(v)
-	}
+	rich, size := richOf(m)
 	if r.size += size; r.size > brig.MaxOutputSize || len(r.res.Outputs) >= brig.MaxOutputs {
 		return nil
-	}
-	rich := brig.Rich{Data: m.Data, Main: m.Type == "result"}
-	for k, v := range rich.Data {
-		rich.Data[k] = bytes.Clone(v)
 	}
 	r.res.Outputs = append(r.res.Outputs, rich)
 	return &rich

@@ -30,9 +30,18 @@ func (v *visit) say(key, value string) {
 	v.detail[key] = value
 }
 
+// sayActor says who acts, where a key's name does not.
+func (v *visit) sayActor() {
+	if p := v.actor.Person; p != nil {
+		v.say(brig.DetailSubject, p.Issuer+"#"+p.Subject)
+	}
+	v.say(brig.DetailSession, v.actor.Session)
+}
+
 // sayCode says which code is run.
 func (v *visit) sayCode(language brig.Language, code string) {
 	if code != "" {
+		v.speaks(language)
 		v.hash = codeHash(code)
 		v.say(brig.DetailCode, v.hash)
 		v.say(brig.DetailLanguage, string(language))
@@ -46,18 +55,25 @@ func codeHash(code string) string {
 
 // sayCommand says which command is run.
 func (v *visit) sayCommand(c brig.Command) {
-	line := c.Shell
-	if line == "" {
-		line = strings.Join(c.Argv, " ")
-	}
+	line := commandLine(c)
 	v.hash = codeHash(line)
 	v.say(brig.DetailCommand, line)
+}
+
+// commandLine is a command in one line.
+func commandLine(c brig.Command) string {
+	if c.Shell != "" {
+		return c.Shell
+	}
+	return strings.Join(c.Argv, " ")
 }
 
 // sayRecord says what a sandbox is made of.
 func (v *visit) sayRecord(rec *brig.Record) {
 	v.say(brig.DetailName, rec.Spec.Name)
 	v.say(brig.DetailImage, rec.Digest)
+	v.say(brig.DetailProvider, rec.Provider)
+	v.say(brig.DetailRoute, rec.Route.Reason)
 	if n := len(rec.Spec.Egress.Rules); n > 0 {
 		v.say(brig.DetailEgress, strconv.Itoa(n))
 	}

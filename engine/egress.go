@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/x509"
 	"maps"
 	"net"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // EgressOptions bound where sandboxes may connect to.
@@ -73,9 +72,7 @@ func (e *Engine) seedOf(id brig.ID) []byte {
 	if len(e.Seed) == 0 {
 		return nil
 	}
-	m := hmac.New(sha256.New, e.Seed)
-	m.Write([]byte("authority " + id))
-	return m.Sum(nil)
+	return e.derive("authority " + string(id))
 }
 
 // checkEgress refuses rules that are wrong, and those that only an operator
@@ -190,7 +187,11 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		if err := e.checkEgress(v.actor, &rules); err != nil {
 			return err
 		}
-		if err := checkRules(e.capabilities(), &rules); err != nil {
+		at, err := e.memberOf(&v.rec.Sandbox)
+		if err != nil {
+			return err
+		}
+		if err := checkRules(e.capabilities(at), &rules); err != nil {
 			return err
 		}
 		w := e.wayOf(v.rec.ID)
@@ -221,13 +222,6 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 	return out, err
 }
 
-// bundle is where a sandbox's authorities are, and authority where its own is
-// alone, in every image; see guest/agent.
-const (
-	bundle    = "/etc/ssl/certs/ca-certificates.crt"
-	authority = "/etc/ssl/certs/brig.pem"
-)
-
 // withAuthority returns a sandbox's environment, in which programs that have a
 // list of authorities of their own are told of the sandbox's, if requests are
 // looked at.
@@ -239,9 +233,9 @@ func withAuthority(spec brig.Spec) map[string]string {
 	if !looked {
 		return spec.Env
 	}
-	env := map[string]string{"NODE_EXTRA_CA_CERTS": authority}
+	env := map[string]string{"NODE_EXTRA_CA_CERTS": wire.AuthorityFile}
 	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO"} {
-		env[name] = bundle
+		env[name] = wire.BundleFile
 	}
 	maps.Copy(env, spec.Env)
 	return env

@@ -15,19 +15,19 @@ func (e *Engine) Capabilities(ctx context.Context) (_ *brig.Capabilities, err er
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	c := e.capabilities()
+	c := e.capabilities(e.home())
 	return &c, nil
 }
 
-// capabilities are what the provider and the engine can do together.
-func (e *Engine) capabilities() brig.Capabilities {
-	c := e.Provider.Capabilities()
-	c.Enforces = e.withOwn(c, c.Enforces)
+// capabilities are what a provider and the engine can do together.
+func (e *Engine) capabilities(at *member) brig.Capabilities {
+	c := at.provider.Capabilities()
+	c.Enforces = e.withOwn(c.Uplinks, c.Enforces)
 	return c
 }
 
 // withOwn adds what is the engine's own to what a provider enforces.
-func (e *Engine) withOwn(c brig.Capabilities, areas map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+func (e *Engine) withOwn(uplinks bool, areas map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(areas)
 	if out == nil {
 		out = map[brig.Area]brig.Enforcement{}
@@ -40,7 +40,7 @@ func (e *Engine) withOwn(c brig.Capabilities, areas map[brig.Area]brig.Enforceme
 			out[a] = x
 		}
 	}
-	out[brig.AreaSecrets] = e.brokering(c.Uplinks, out[brig.AreaEgress])
+	out[brig.AreaSecrets] = e.brokering(uplinks, out[brig.AreaEgress])
 	out[brig.AreaWorkspace] = e.keeping(out[brig.AreaEgress])
 	return out
 }
@@ -85,15 +85,12 @@ func (e *Engine) required(spec *brig.Spec) brig.Requirement { return spec.Requir
 
 // checkEnforced refuses what this provider cannot enforce, before anything is
 // made: what is asked for, and what rules and secrets need.
-func (e *Engine) checkEnforced(ctx context.Context, tenant string, spec *brig.Spec) error {
-	if err := spec.Require.Check("require"); err != nil {
-		return err
-	}
+func (e *Engine) checkEnforced(ctx context.Context, at *member, tenant string, spec *brig.Spec) error {
 	need := e.required(spec)
 	if len(need)+len(spec.Egress.Rules)+len(spec.Secrets) == 0 {
 		return nil
 	}
-	c := e.capabilities()
+	c := e.capabilities(at)
 	if err := need.Unmet("require", "the provider "+c.Name, c.Enforces); err != nil {
 		return err
 	}

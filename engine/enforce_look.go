@@ -92,8 +92,8 @@ func (e *Engine) probe(ctx context.Context, in brig.Instance, l brig.Limits, upl
 }
 
 // examine finds out how far a machine enforces each area.
-func (e *Engine) examine(ctx context.Context, in brig.Instance, spec brig.Spec) (*seen, error) {
-	host, err := e.hostView(ctx, in)
+func (e *Engine) examine(ctx context.Context, at *member, in brig.Instance, spec brig.Spec) (*seen, error) {
+	host, err := e.hostView(ctx, at, in)
 	if err != nil {
 		return nil, err
 	}
@@ -105,36 +105,44 @@ func (e *Engine) examine(ctx context.Context, in brig.Instance, spec brig.Spec) 
 			return nil, err
 		}
 		e.Log.WarnContext(ctx, "look into a sandbox", "err", err)
-		return &seen{areas: e.withOwn(e.Provider.Capabilities(), heed(host, blind(), e.Now().UTC()))}, nil
+		return &seen{areas: e.weigh(at, host, blind())}, nil
 	}
 	if out.reached() { // whatever the guest says of it
 		remarks = append(remarks, remark{brig.AreaEgress, brig.LevelNone, "it connected to this host"})
 	}
-	return &seen{remarks, e.withOwn(e.Provider.Capabilities(), heed(host, remarks, e.Now().UTC()))}, nil
+	return &seen{remarks, e.weigh(at, host, remarks)}, nil
+}
+
+// weigh is how far areas are enforced by what the host says, and by what was
+// seen from inside.
+func (e *Engine) weigh(at *member, host map[brig.Area]brig.Enforcement, remarks []remark) map[brig.Area]brig.Enforcement {
+	return e.withOwn(at.provider.Capabilities().Uplinks, heed(host, remarks, e.Now().UTC()))
 }
 
 // hostView is what the host says of a machine.
-func (e *Engine) hostView(ctx context.Context, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
+func (e *Engine) hostView(ctx context.Context, at *member, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
 	have, err := in.Enforced(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return e.withOwn(e.Provider.Capabilities(), atMost(have, e.capabilities().Enforces)), nil
+	c := e.capabilities(at)
+	return e.withOwn(c.Uplinks, atMost(have, c.Enforces)), nil
 }
 
 // seeOnce examines a machine that is nobody's yet, if none of its image was.
-func (e *Engine) seeOnce(ctx context.Context, in brig.Instance, digest string, spec brig.Spec) {
-	if !e.sights.begin(digest) {
+func (e *Engine) seeOnce(ctx context.Context, at *member, in brig.Instance, digest string, spec brig.Spec) {
+	seen := e.sight(at, digest)
+	if !e.sights.begin(seen) {
 		return
 	}
-	found, err := e.examine(ctx, in, spec)
+	found, err := e.examine(ctx, at, in, spec)
 	if err != nil && ctx.Err() == nil {
 		e.Log.WarnContext(ctx, "find out what is enforced", "image", digest, "err", err)
 	}
 	if found != nil && found.remarks == nil {
 		found = nil // nobody could look: the next one may
 	}
-	e.sights.end(digest, found)
+	e.sights.end(seen, found)
 }
 
 // foresee refuses what is required and not so, as far as other machines of the
@@ -145,10 +153,10 @@ func (e *Engine) foresee(ctx context.Context, m *machine) error {
 	if len(need) == 0 {
 		return nil
 	}
-	found := e.sights.get(m.rec.Digest)
+	found := e.sights.get(e.sight(m.at, m.rec.Digest))
 	if found == nil {
 		var err error
-		if found, err = e.seeFirst(ctx, m.rec.Digest); err != nil {
+		if found, err = e.seeFirst(ctx, m.at, m.rec.Digest); err != nil {
 			return err
 		}
 	}
@@ -156,10 +164,10 @@ func (e *Engine) foresee(ctx context.Context, m *machine) error {
 }
 
 // seeFirst makes a machine of an image to examine it.
-func (e *Engine) seeFirst(ctx context.Context, digest string) (*seen, error) {
+func (e *Engine) seeFirst(ctx context.Context, at *member, digest string) (*seen, error) {
 	e.sights.one.Lock()
 	defer e.sights.one.Unlock()
-	if found := e.sights.get(digest); found != nil {
+	if found := e.sights.get(e.sight(at, digest)); found != nil {
 		return found, nil
 	}
 	leave, err := e.capacity.enter(ctx)
@@ -168,14 +176,14 @@ func (e *Engine) seeFirst(ctx context.Context, digest string) (*seen, error) {
 	}
 	defer leave()
 	id, spec := newID(), brig.Spec{Name: newName("probe-"), Image: digest, Limits: e.Bounds.Default, Ephemeral: true, Blank: true, TTL: time.Minute}
-	in, err := e.Provider.Create(ctx, id, spec, e.Now().Add(spec.TTL))
+	in, err := at.provider.Create(ctx, id, spec, e.Now().Add(spec.TTL))
 	if err != nil {
 		return nil, err
 	}
 	defer e.destroy(ctx, id, in)
-	found, err := e.examine(ctx, in, spec)
+	found, err := e.examine(ctx, at, in, spec)
 	if err == nil && found.remarks != nil {
-		e.sights.end(digest, found)
+		e.sights.end(e.sight(at, digest), found)
 	}
 	return found, err
 }
@@ -188,15 +196,15 @@ func (e *Engine) confirm(ctx context.Context, m *machine) error {
 	if len(need) == 0 {
 		return nil
 	}
-	host, err := e.hostView(ctx, m.in)
+	host, err := e.hostView(ctx, m.at, m.in)
 	if err != nil {
 		return err
 	}
 	remarks := blind()
-	if found := e.sights.get(m.rec.Digest); found != nil {
+	if found := e.sights.get(e.sight(m.at, m.rec.Digest)); found != nil {
 		remarks = found.remarks
 	}
-	m.rec.Enforcement = e.withOwn(e.Provider.Capabilities(), heed(host, remarks, e.Now().UTC()))
+	m.rec.Enforcement = e.weigh(m.at, host, remarks)
 	return need.Unmet("require", "this sandbox", m.rec.Enforcement)
 }
 
@@ -206,7 +214,11 @@ func (e *Engine) tellEnforcement(s *brig.Sandbox) {
 	if s.Enforcement != nil || !s.State.Live() {
 		return
 	}
-	if found := e.sights.get(s.Digest); found != nil {
+	at, err := e.memberOf(s)
+	if err != nil {
+		return
+	}
+	if found := e.sights.get(e.sight(at, s.Digest)); found != nil {
 		s.Enforcement = maps.Clone(found.areas)
 	}
 }
@@ -214,7 +226,11 @@ func (e *Engine) tellEnforcement(s *brig.Sandbox) {
 // Attest implements brig.Service.
 func (e *Engine) Attest(ctx context.Context, name string) (out *brig.Sandbox, err error) {
 	err = e.inside(ctx, brig.OpAttest, name, func(v *visit, in brig.Instance) error {
-		found, err := e.examine(ctx, in, v.rec.Spec)
+		at, err := e.memberOf(&v.rec.Sandbox)
+		if err != nil {
+			return err
+		}
+		found, err := e.examine(ctx, at, in, v.rec.Spec)
 		if err != nil {
 			return err
 		}

@@ -30,13 +30,32 @@ import (
 
 // Options are what an Engine is made of.
 type Options struct {
-	Store    brig.Store
+	Store brig.Store
+	// Provider is the one that is always there: whatever waits in the pool is
+	// made by it, and the images are its.
 	Provider brig.Provider
-	Images   brig.ImageStore
-	Bounds   brig.Bounds
+	// Drivers are the kinds of which providers can be configured beside it, and
+	// Site what each is given.
+	Drivers []brig.Driver
+	Site    func(id string) brig.Site
+	// Active is the provider that is active until a setting says otherwise.
+	// Default Provider's; NoProvider is none.
+	Active string
+	Images brig.ImageStore
+	Bounds brig.Bounds
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
+	// Observer is told what happens. Default nobody.
+	Observer brig.Observer
+	// Rates are what providers ask for executions, by their names. One that is
+	// not there costs nothing.
+	Rates map[string]brig.Rate
+	// Trial is how often a program is run for nothing but to see whether the
+	// provider works. Default never.
+	Trial time.Duration
+	// Alerts says what alerts there are. Default none, ever.
+	Alerts func() []brig.Alert
 	// KeepRuns is how long the outcome of a one-shot can be fetched again.
 	// Default 1 hour.
 	KeepRuns time.Duration
@@ -49,6 +68,9 @@ type Options struct {
 	// sees. TypeScript comes to it as the JavaScript that it becomes. The actor
 	// is in ctx. Without it all code may run.
 	Screen func(ctx context.Context, lang brig.Language, source string) error
+	// ScreenBy is Screen by a tenant's own rules, after Screen. Without it no
+	// tenant can have any.
+	ScreenBy func(ctx context.Context, rules *brig.Screening, lang brig.Language, source string) error
 	// Capacity bounds what goes on at once.
 	Capacity Capacity
 	// Pool is what waits to be used; the zero value is no pool.
@@ -70,6 +92,8 @@ type Options struct {
 	// Workspaces are directories that outlive sandboxes. Without it there are
 	// none.
 	Workspaces *workspace.Store
+	// Tools says how agents' tools are run.
+	Tools ToolOptions
 	// AuditKey signs the head of the audit log, if there is one.
 	AuditKey ed25519.PrivateKey
 	// KeepAudit is how long lines of the audit log stay. Default for ever.
@@ -82,6 +106,12 @@ type Options struct {
 	// GrantSeed is the secret with which grants are signed. Without it there
 	// are none.
 	GrantSeed []byte
+	// People are those who sign in by an identity provider. Without it there
+	// are only keys.
+	People People
+	// SessionIdle is after how long a session ends that nobody uses, and
+	// SessionLife after how long every one does. Default 8 and 24 hours.
+	SessionIdle, SessionLife time.Duration
 }
 
 // Engine implements brig.Service over a store, a provider and images.
@@ -97,10 +127,14 @@ type Engine struct {
 	looked   atomic.Int64 // processes that are looked after
 	capacity *capacity
 	pool     *pool
+	boxes    boxes
+	fleet    *fleet
+	homeID   string // the id of Options.Provider
 	// templates have their defaults, and are never changed.
 	templates map[string]brig.Template
 	notes     egressNotes
 	sights    sights
+	tally     tally
 	// sealing is held for writing while secrets are encrypted anew.
 	sealing  sync.RWMutex
 	prunedAt time.Time // of housekeep's
@@ -118,9 +152,13 @@ type Engine struct {
 	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
 	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
 	builds    map[string]*build         // by the images' names
+	leaving   map[brig.ID]int           // that somebody is ending, how many do
 	seats     map[brig.ID]*seat         // of live sandboxes in their tenants' quotas
+	places    map[brig.ID]*member       // where live sandboxes are
 	usedKeys  map[string]time.Time      // when, by id; not yet written
 	touched   map[string]time.Time      // when that was last noted
+	// usedSessions and touchedSessions are the same of sessions.
+	usedSessions, touchedSessions map[string]time.Time
 }
 
 var _ brig.Service = (*Engine)(nil)
@@ -134,11 +172,20 @@ func New(ctx context.Context, o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Observer == nil {
+		o.Observer = noObserver{}
+	}
 	if o.TypeScript == nil {
 		o.TypeScript = noTypeScript{}
 	}
 	if o.Quota == (brig.Quota{}) {
 		o.Quota = brig.DefaultQuota()
+	}
+	if o.SessionIdle == 0 {
+		o.SessionIdle = 8 * time.Hour
+	}
+	if o.SessionLife == 0 {
+		o.SessionLife = 24 * time.Hour
 	}
 	if o.KeepRuns == 0 {
 		o.KeepRuns = time.Hour
@@ -150,8 +197,11 @@ func New(ctx context.Context, o Options) *Engine {
 	e := &Engine{
 		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
 		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, ways: map[brig.ID]*way{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
-		seats: map[brig.ID]*seat{}, usedKeys: map[string]time.Time{}, touched: map[string]time.Time{},
+		leaving: map[brig.ID]int{}, seats: map[brig.ID]*seat{}, places: map[brig.ID]*member{}, usedKeys: map[string]time.Time{}, touched: map[string]time.Time{},
+		usedSessions: map[string]time.Time{}, touchedSessions: map[string]time.Time{},
 	}
+	e.homeID = o.Provider.Capabilities().Name
+	e.fleet = newFleet(newMember(e.homeID, o.Provider), e.firstActive())
 	e.pool = newPool(e, o.Pool)
 	e.builds = map[string]*build{}
 	e.fillTemplates(o.Templates)
@@ -211,10 +261,11 @@ func gone(in brig.Instance) bool {
 	}
 }
 
-// adopt takes a machine into the list and watches for its end.
-func (e *Engine) adopt(r *brig.Record, in brig.Instance) {
+// adopt takes a machine into the list, of which at has one more user, and
+// watches for its end.
+func (e *Engine) adopt(r *brig.Record, at *member, in brig.Instance) {
 	e.mu.Lock()
-	e.live[r.ID] = in
+	e.live[r.ID], e.places[r.ID] = in, at
 	e.mu.Unlock()
 	e.watchWorkspace(r, in)
 	id, tenant := r.ID, r.Tenant
@@ -241,9 +292,11 @@ func (e *Engine) drop(id brig.ID) {
 	delete(e.processes, id)
 	delete(e.sleepers, id)
 	delete(e.ways, id)
-	p := e.seats[id]
+	p, at := e.seats[id], e.places[id]
 	delete(e.seats, id)
+	delete(e.places, id)
 	e.mu.Unlock()
+	e.left(at)
 	w.close()
 	cs.close()
 	s.end()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 )
 
 // Exec implements brig.Service.
@@ -33,8 +34,25 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 	if err != nil {
 		return nil, err
 	}
-	res, err := e.exec(ctx, v.rec, in, cmd, sio)
+	stop := func(error) { e.endOver(v.rec.Tenant, v.rec.ID) } // it outlives its call
+	if !cmd.Survive {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stop = cancel
+	}
+	turn.endsBy(stop)
+	v.begins()
+	xctx, s := span.Start(ctx, "exec")
+	s.Set("brig.sandbox", string(v.rec.ID))
+	s.Set("brig.provider", v.rec.Provider)
+	res, err := e.exec(xctx, v.rec, in, cmd, sio)
+	endStep(s, err)
 	v.sayResult(res)
+	if res != nil {
+		v.ended(res.Duration, res.ExitCode, res.TimedOut, res.OOMKilled, false)
+	}
+	err = turn.verdict(err)
 	if cmd.Survive && ctx.Err() != nil && res != nil && !res.Done {
 		e.await(v.rec, in, res.ExecID, turn)
 		return res, err
@@ -50,6 +68,7 @@ const awaitEvery = time.Second
 // await keeps the seat of an execution that survived its caller, or its
 // server, until it ends.
 func (e *Engine) await(rec *brig.Record, in brig.Instance, execID string, turn *seat) {
+	turn.endsBy(func(error) { e.endOver(rec.Tenant, rec.ID) })
 	e.work.Go(func() {
 		defer turn.end()
 		tick := time.NewTicker(awaitEvery)
@@ -260,7 +279,7 @@ func (e *Engine) Logs(ctx context.Context, name string, o brig.LogOptions) (_ io
 	}
 	in := e.instance(v.rec.ID)
 	if in == nil {
-		if in, err = e.Provider.Recover(ctx, v.rec.ID, v.rec.Handle); err != nil {
+		if in, err = e.recovered(ctx, v.rec); err != nil {
 			return nil, err
 		}
 	}

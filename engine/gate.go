@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 )
 
 // visit is one call's way through the engine: enter and leave are the only
@@ -31,6 +33,13 @@ type visit struct {
 	hash          string            // of the code that is run
 	rest          func()            // lets the machine sleep again
 	beside        func() error      // waits for what is written beside the call; nil for nothing
+
+	// ran is what is told of an execution; nil for calls that are none.
+	ran     *brig.Ran
+	place   *brig.Record // where it is
+	began   time.Time    // when the program was given to its machine
+	running string       // the provider where it goes on
+	lined   bool         // its line is in the log, or will be
 }
 
 // enter lets a call in or refuses it: who is it, may they, and is the sandbox
@@ -39,16 +48,23 @@ type visit struct {
 // known of the call from the beginning, say says.
 func (e *Engine) enter(ctx context.Context, op brig.Op, name string, say ...func(*visit)) (*visit, error) {
 	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
+	v.sayActor()
+	_, s := span.Start(ctx, "gate")
+	s.Set("brig.operation", op.Name)
+	defer s.End()
 	if err := e.admit(ctx, v, name); err != nil {
 		if brig.KindOf(err) != brig.RateLimited { // what comes too often must not be written as often
 			_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
 		}
+		e.Observer.Refused(op.Name, brig.KindOf(err))
+		s.Fail(brig.KindOf(err).Code())
 		return nil, err
 	}
 	if v.rec != nil && op.Changes {
 		v.say(brig.DetailName, v.rec.Spec.Name)
 		v.sayLabels(v.rec.Spec.Labels)
 	}
+	v.expect()
 	for _, f := range say {
 		f(v)
 	}
@@ -228,10 +244,14 @@ func (v *visit) note(ctx context.Context, events ...brig.Event) error {
 	return err
 }
 
-// intent is the event that goes with the call's first record.
-func (v *visit) intent() brig.Event {
+// intent is the event that goes with the call's first record, if it is not on
+// record yet.
+func (v *visit) intent() []brig.Event {
+	if !v.pending {
+		return nil
+	}
 	v.pending = false
-	return v.event(brig.Intent, nil)
+	return []brig.Event{v.event(brig.Intent, nil)}
 }
 
 // outcome is the event that goes with the call's last record.
@@ -245,15 +265,12 @@ func (v *visit) outcome() brig.Event {
 // in the log.
 func (v *visit) leave(ctx context.Context, err *error) {
 	defer v.e.visits.Done()
+	defer func() { v.observed(ctx, *err) }()
 	if lost := v.recorded(); *err == nil {
 		*err = lost
 	}
 	if v.op.Changes && (!v.told || *err != nil) {
-		var events []brig.Event
-		if v.pending {
-			events = append(events, v.intent())
-		}
-		events = append(events, v.event(brig.Finish, *err))
+		events := append(v.intent(), v.event(brig.Finish, *err))
 		if lost := v.note(ctx, events...); *err == nil {
 			// What is not on record is not acknowledged.
 			*err = lost

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -25,6 +26,7 @@ type attempt struct {
 	err      *capture
 	sio      brig.IO
 	stopOnce sync.Once
+	step     *stepRun // nil for a program
 
 	mu       sync.Mutex // guards the fields below
 	timedOut bool
@@ -38,6 +40,9 @@ func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO)
 	limit := m.rec.Spec.Limits.Output
 	a := &attempt{e: e, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
 	a.res = brig.Result{ExecID: newExecID(), Started: e.Now().UTC()}
+	if j.order.Op == opStep {
+		a.step = &stepRun{}
+	}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)
 	}
@@ -45,14 +50,21 @@ func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO)
 	begin := time.Now()
 	defer context.AfterFunc(ctx, func() { a.stop(context.Cause(ctx), false) })()
 	defer time.AfterFunc(j.cmd.Timeout, func() { a.stop(nil, true) }).Stop()
-	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output})
+	_, s := span.Start(ctx, "guest.program")
+	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output, Message: a.step.message})
 	a.res.Duration = time.Since(begin)
+	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
 	if err := a.conclude(ctx, end, err); err != nil {
 		return nil, err
 	}
-	o := &brig.Outcome{Result: a.res, Sandbox: m.rec.Spec.Name}
+	o := &brig.Outcome{Result: a.res, Sandbox: m.rec.Spec.Name, ID: m.rec.ID}
+	o.Step = a.step.outcome(end)
 	if o.Error = verdict(&a.res); o.Error != nil || end == nil {
+		return o, nil
+	}
+	if a.step != nil {
+		o.Error = a.step.failure
 		return o, nil
 	}
 	o.Value, o.Error = returned(end)

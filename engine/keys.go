@@ -53,9 +53,7 @@ func (e *Engine) vouch(ctx context.Context, k *brig.Key) (brig.Actor, error) {
 	if end := k.Actor.Expires; !end.IsZero() && !now.Before(end) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
-	if _, err := e.account(ctx, k.Actor.Tenant); brig.KindOf(err) == brig.NotFound {
-		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key's tenant is gone").Because(err)
-	} else if err != nil {
+	if err := e.mayExist(ctx, k.Actor.Tenant); err != nil {
 		return brig.Actor{}, err
 	}
 	e.mu.Lock()
@@ -64,6 +62,16 @@ func (e *Engine) vouch(ctx context.Context, k *brig.Key) (brig.Actor, error) {
 		e.usedKeys[k.ID], e.touched[k.ID] = now.UTC(), now
 	}
 	return k.Actor, nil
+}
+
+// mayExist reports why nobody can be of a tenant.
+func (e *Engine) mayExist(ctx context.Context, tenant string) error {
+	_, err := e.account(ctx, tenant)
+	if brig.KindOf(err) == brig.NotFound {
+		return brig.Errorf(brig.Unauthenticated, "there is no tenant %q any more, or never was", clip(tenant)).
+			WithHint("an operator creates tenants with brig tenant create").Because(err)
+	}
+	return err
 }
 
 // CreateKey implements brig.Service.

@@ -36,11 +36,17 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, e
 	if spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, spec); err != nil {
 		return nil, err
 	}
-	if err := e.checkEnforced(ctx, v.actor.Tenant, &spec); err != nil {
+	spec.Ephemeral, spec.Blank, spec.Held = false, false, false
+	way := errand{tenant: v.actor.Tenant, spec: &spec, place: spec.Placement}
+	stops, err := e.route(ctx, way)
+	if err != nil {
 		return nil, err
 	}
-	spec.Ephemeral, spec.Blank = false, false
-	m, err := e.obtain(ctx, v, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
+	var m *machine
+	err = e.travel(ctx, v, way, stops, func(s stop) (err error) {
+		m, err = e.obtain(ctx, v, s, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +206,9 @@ func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.
 	failpoint.Hit("settle.recorded")
 	if errors.Is(err, errSettled) {
 		return e.Store.Get(ctx, tenant, string(id))
+	}
+	if err == nil && rec.Exit != nil {
+		e.Observer.Gone(rec.Provider, rec.Exit.Reason)
 	}
 	return rec, err
 }

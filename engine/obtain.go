@@ -10,12 +10,14 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 )
 
 // machine is a sandbox that runs, with the interpreter that waited in it.
 type machine struct {
 	rec     *brig.Record
+	at      *member
 	in      brig.Instance
 	session *interpreter.Session // nil when none waited
 	img     *brig.Image
@@ -32,24 +34,32 @@ type wish struct {
 
 // obtain makes a sandbox that runs, from the pool if one waits there. What
 // fails leaves nothing.
-func (e *Engine) obtain(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
+func (e *Engine) obtain(ctx context.Context, v *visit, s stop, spec brig.Spec, w wish) (_ *machine, err error) {
+	ctx, step := span.Start(ctx, "obtain")
+	step.Set("brig.provider", s.at.id)
+	defer func() { endStep(step, err) }()
 	p, err := v.account.lodge(spec)
 	if err != nil {
-		return nil, err
+		return nil, over(err) // as it would be everywhere
 	}
-	m, err := e.lodged(ctx, v, p, spec, w)
-	if err != nil {
-		p.end()
+	if err = s.at.enter(s.most); err == nil {
+		m, lost := e.lodged(ctx, v, s, p, spec, w)
+		if e.noteHealth(s.at, lost); lost == nil {
+			return m, nil
+		}
+		e.left(s.at)
+		err = lost
 	}
-	return m, err
+	p.end()
+	return nil, err
 }
 
 // lodged is obtain of a sandbox that has its seat in the tenant's quota.
-func (e *Engine) lodged(ctx context.Context, v *visit, p *seat, spec brig.Spec, w wish) (*machine, error) {
-	m, err := e.register(ctx, v, spec, w)
+func (e *Engine) lodged(ctx context.Context, v *visit, s stop, p *seat, spec brig.Spec, w wish) (*machine, error) {
+	m, err := e.register(ctx, v, s, spec, w)
 	if _, missing := errors.AsType[missingImage](err); missing {
 		// Not while anybody waits to remove an image: it may take minutes.
-		m, err = e.registerMissing(ctx, v, spec, w, err)
+		m, err = e.registerMissing(ctx, v, s, spec, w, err)
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +81,7 @@ func (e *Engine) lodged(ctx context.Context, v *visit, p *seat, spec brig.Spec, 
 	}
 	if m.rec.State == brig.Running { // as claim left it
 		e.house(m.rec.ID, p)
-		e.adopt(m.rec, m.in)
+		e.adopt(m.rec, m.at, m.in)
 		return m, nil
 	}
 	m.rec.State, m.rec.Handle, m.rec.Notes = brig.Running, m.in.Handle(), slices.Concat(m.in.Notes(), m.notes)
@@ -86,21 +96,21 @@ func (e *Engine) lodged(ctx context.Context, v *visit, p *seat, spec brig.Spec, 
 	}
 	failpoint.Hit("engine.running")
 	e.house(m.rec.ID, p)
-	e.adopt(m.rec, m.in)
+	e.adopt(m.rec, m.at, m.in)
 	failpoint.Hit("engine.adopted")
 	return m, nil
 }
 
 // registerMissing is register of a sandbox whose image was not here, when it
 // is, or something in its stead.
-func (e *Engine) registerMissing(ctx context.Context, v *visit, spec brig.Spec, w wish, missing error) (*machine, error) {
+func (e *Engine) registerMissing(ctx context.Context, v *visit, s stop, spec brig.Spec, w wish, missing error) (*machine, error) {
 	if t := w.template; t != nil && len(t.Packages)+len(t.StandIn) > 0 {
 		found, err := e.ensure(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		spec.Image = found
-		m, err := e.register(ctx, v, spec, w)
+		m, err := e.register(ctx, v, s, spec, w)
 		if err == nil && found != t.Image {
 			m.notes = append(m.notes, fmt.Sprintf("image: %s, which stands in for %s until somebody makes that (brig setup %s)", found, t.Image, t.Name))
 		}
@@ -108,7 +118,7 @@ func (e *Engine) registerMissing(ctx context.Context, v *visit, spec brig.Spec, 
 	}
 	switch lost := e.pullMissing(ctx, spec.Image); {
 	case lost == nil:
-		return e.register(ctx, v, spec, w)
+		return e.register(ctx, v, s, spec, w)
 	case errors.Is(lost, errNoPuller):
 		return nil, missing
 	default:
@@ -120,10 +130,12 @@ func (e *Engine) registerMissing(ctx context.Context, v *visit, spec brig.Spec, 
 // and the call's intent with it. A claim from the pool comes first: the
 // record has the id of what was claimed. That of a claimed one-shot is written
 // while its program runs, unless its name may be taken or something may leave it.
-func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish) (*machine, error) {
-	e.imageUse.RLock()
-	defer e.imageUse.RUnlock()
-	img, err := e.resolve(ctx, spec.Image)
+func (e *Engine) register(ctx context.Context, v *visit, s stop, spec brig.Spec, w wish) (*machine, error) {
+	if e.isHome(s.at) { // others' images are not the server's to remove
+		e.imageUse.RLock()
+		defer e.imageUse.RUnlock()
+	}
+	img, err := e.imageAt(ctx, s.at, spec.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -138,25 +150,29 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 		spec.Command = &main
 	}
 	now := e.Now().UTC()
-	m := &machine{img: img, rec: &brig.Record{Sandbox: brig.Sandbox{
+	m := &machine{at: s.at, img: img, rec: &brig.Record{Sandbox: brig.Sandbox{
 		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
-		Provider: e.Provider.Capabilities().Name, Digest: img.Digest,
+		Provider: s.at.id, Route: s.route, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),
 	}}}
 	if w.template != nil { // time to be ready in
 		m.rec.Expires = m.rec.Expires.Add(w.template.ReadyTimeout)
 	}
 	m.rec.ID = newID()
+	_, step := span.Start(ctx, "claim")
 	e.claim(m, w)
+	step.Set("brig.pool", string(m.rec.Pool))
+	step.End()
 	failpoint.Hit("engine.claimed")
 	if m.rec.Spec.Name == "" {
 		m.rec.Spec.Name = newName(w.prefix)
 	}
 	v.id = m.rec.ID
+	v.takesPlace(m.rec)
 	v.sayRecord(m.rec)
 	intent := v.intent()
 	put := func(ctx context.Context, store brig.Store, rec *brig.Record) error {
-		err := store.Put(ctx, rec, intent)
+		err := store.Put(ctx, rec, intent...)
 		failpoint.Hit("engine.registered")
 		return err
 	}
@@ -176,14 +192,14 @@ func (e *Engine) register(ctx context.Context, v *visit, spec brig.Spec, w wish)
 
 // claim takes a machine from the pool, if there is one of those kinds.
 func (e *Engine) claim(m *machine, w wish) {
-	if m.rec.Spec.Command != nil {
+	if m.rec.Spec.Command != nil || !e.isHome(m.at) {
 		return
 	}
 	var kinds []kind
 	for _, l := range w.kinds {
 		kinds = append(kinds, kind{image: m.rec.Digest, language: l, limits: m.rec.Spec.Limits})
 	}
-	found, use := e.pool.claim(kinds...)
+	found, use := e.pool.claim(!m.rec.Spec.Ephemeral, kinds...)
 	if m.rec.Pool = use; found == nil {
 		return
 	}
@@ -207,7 +223,11 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	spec := m.rec.Spec
 	spec.Image, spec.Env = m.rec.Digest, withAuthority(spec)
 	if m.in != nil {
-		err = m.in.Bind(ctx, spec, m.rec.Expires.Add(spare(spec)))
+		begin := time.Now()
+		bctx, s := span.Start(ctx, "bind")
+		err = m.in.Bind(bctx, spec, m.rec.Expires.Add(spare(spec)))
+		endStep(s, err)
+		e.made(m.rec.Provider, brig.MadeClaim, begin, err)
 		failpoint.Hit("engine.bound")
 		if err != nil {
 			return err
@@ -224,12 +244,19 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 		}
 		spec.Command = &run
 	}
-	leave, err := e.capacity.enter(ctx)
-	if err != nil {
-		return err
+	if e.isHome(m.at) { // others have processors of their own
+		leave, err := e.capacity.enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
-	defer leave()
-	m.in, err = e.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires.Add(spare(spec)))
+	spec.Held = spec.Command != nil && spec.Workspace.Name != ""
+	begin := time.Now()
+	cctx, s := span.Start(ctx, "create")
+	m.in, err = m.at.provider.Create(cctx, m.rec.ID, spec, m.rec.Expires.Add(spare(spec)))
+	endStep(s, err)
+	e.made(m.rec.Provider, brig.MadeCaller, begin, err)
 	failpoint.Hit("engine.made")
 	if err != nil {
 		return err
@@ -237,7 +264,12 @@ func (e *Engine) furnish(ctx context.Context, m *machine) (err error) {
 	if err := e.fillWorkspace(ctx, m); err != nil {
 		return err
 	}
-	return e.openWay(ctx, m.rec, m.in)
+	if err := e.openWay(ctx, m.rec, m.in); err != nil || !spec.Held {
+		return err
+	}
+	// Not before its files are there. Where they are written back, the machine
+	// waits for that when the program has ended.
+	return m.in.Begin(ctx, spec.Workspace.Mode == brig.WorkspaceDirect)
 }
 
 // letGo closes the interpreter that waited, when nobody needs it.
@@ -316,15 +348,19 @@ func (e *Engine) discard(ctx context.Context, id brig.ID, in brig.Instance) {
 // it keeps processors busy that the answer still needs.
 const discardDelay = 3 * time.Millisecond
 
-// discardSoon is discard, when the answer is out. It calls f before.
-func (e *Engine) discardSoon(ctx context.Context, id brig.ID, in brig.Instance, f func()) {
+// discardSoon is discard, when the answer is out. It calls f before, and lets
+// go of the machine's provider after.
+func (e *Engine) discardSoon(ctx context.Context, m *machine, f func()) {
 	e.work.Go(func() {
+		defer e.left(m.at)
 		select {
 		case <-time.After(discardDelay):
 		case <-e.ctx.Done():
 		}
 		f()
-		e.destroy(ctx, id, in)
+		dctx, s := span.Start(ctx, "discard")
+		e.destroy(dctx, m.rec.ID, m.in)
+		s.End()
 	})
 }
 

@@ -60,7 +60,8 @@ type shelf struct {
 	ready  []*waiting
 	dead   []*waiting
 	making int
-	least  int // what is asked for at all times
+	least  int  // what is asked for at all times
+	stays  bool // whether the last one was for a sandbox that stays
 	demand demand
 
 	hits, misses, failed int64
@@ -92,12 +93,14 @@ func newPool(e *Engine, o PoolOptions) *pool {
 
 // claim takes a machine of the first of some kinds that has one, or none: the
 // last kind is what was missed then. Without a pool it says neither.
-func (p *pool) claim(kinds ...kind) (*waiting, brig.PoolUse) {
+func (p *pool) claim(stays bool, kinds ...kind) (*waiting, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""
 	}
-	// Whoever claims is about to run something, and that comes first.
-	defer time.AfterFunc(refillDelay, p.poke)
+	// Whoever claims is about to run something, and that comes first, while
+	// anything waits for the next.
+	delay := refillDelay
+	defer func() { time.AfterFunc(delay, p.poke) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, k := range kinds {
@@ -111,6 +114,10 @@ func (p *pool) claim(kinds ...kind) (*waiting, brig.PoolUse) {
 			continue
 		}
 		s.demand.count(p.e.Now())
+		s.stays = stays
+		if stays && len(s.ready) > 0 {
+			delay = refillStays
+		}
 		if w != nil {
 			s.hits++
 			return w, brig.PoolHit
@@ -204,7 +211,7 @@ func (p *pool) status() []brig.PoolShelf {
 	var out []brig.PoolShelf
 	for _, s := range p.shelves {
 		out = append(out, brig.PoolShelf{
-			Image: s.image, Language: s.language, Limits: s.limits,
+			Provider: p.e.homeID, Image: s.image, Language: s.language, Limits: s.limits,
 			Target: p.target(s, now), Ready: len(s.ready), Making: s.making,
 			Hits: s.hits, Misses: s.misses, Failed: s.failed, Refill: middle(s.refills),
 		})

@@ -121,6 +121,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 		defer e.looked.Add(-1)
 		defer close(done)
 		defer p.turn.end()
+		p.turn.endsBy(func(error) { e.endProcess(rec, p) })
 		defer context.AfterFunc(e.ctx, func() {
 			// The process goes on; the next server finds it.
 			e.keepProcess(in, p)
@@ -143,6 +144,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 			case <-e.ctx.Done():
 			}
 			p.tape.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
+			e.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
 		default:
 			end := *res
 			end.Started, end.Duration = p.started, e.Now().Sub(p.started)
@@ -150,6 +152,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 				end.ExitCode = 124
 			}
 			p.tape.finish(&end, nil)
+			e.processEnded(rec, p, &end, nil)
 		}
 		_ = p.Close()
 		time.AfterFunc(keepProcess, func() { ps.forget(p) })

@@ -15,6 +15,9 @@ import (
 // tied to a caller is ended, and what nobody owns is removed. It must be
 // called once, before the engine is used.
 func (e *Engine) Recover(ctx context.Context) error {
+	if err := e.reload(ctx); err != nil {
+		return err
+	}
 	var recs []*brig.Record
 	if err := e.Store.All(ctx, func(r *brig.Record) error {
 		recs = append(recs, r)
@@ -23,13 +26,22 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return err
 	}
 	known, errs := e.recoverAll(ctx, recs)
-	n, err := e.Provider.Sweep(ctx, known)
+	n, err := e.sweep(ctx, known)
 	failpoint.Hit("recover.swept")
 	if n > 0 {
 		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
 	}
+	if shelf := e.Options.Tools.Layers; shelf != nil {
+		shelf.Sweep()
+	}
 	e.work.Go(e.housekeep)
 	e.work.Go(e.countUsage)
+	if len(e.Drivers) > 0 {
+		e.work.Go(e.watchSettings)
+		e.work.Go(e.askProviders)
+	}
+	e.work.Go(e.endOverdue)
+	e.work.Go(e.trials)
 	e.work.Go(func() { e.pool.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
 }
@@ -71,7 +83,7 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 // recoverOne deals with one record and reports whether what there is of its
 // machine stays.
 func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
-	if r.State == brig.Creating || r.Spec.Ephemeral {
+	if r.State == brig.Creating || r.Spec.Ephemeral || unequipped(r) {
 		// Nobody was told of it, or whoever was told is gone.
 		return false, e.remove(ctx, r)
 	}
@@ -81,7 +93,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err := e.houseKept(ctx, r); err != nil {
 		return true, err
 	}
-	in, err := e.Provider.Recover(ctx, r.ID, r.Handle)
+	in, err := e.recovered(ctx, r)
 	if brig.KindOf(err) == brig.NotFound {
 		defer e.drop(r.ID)
 		_, err = e.updateAnd(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
@@ -96,7 +108,12 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	e.adopt(r, in)
+	at, err := e.memberOf(&r.Sandbox)
+	if err != nil {
+		return true, err
+	}
+	at.hold()
+	e.adopt(r, at, in)
 	if gone(in) {
 		_, err = e.settle(ctx, r.Tenant, r.ID, in)
 		return true, err
@@ -112,6 +129,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		e.openLater(r, in)
 	}
 	e.sleep(ctx, r, in)
+	e.boxes.inherit(r)
 	if err := e.recoverKept(ctx, r, in); err != nil {
 		return true, err
 	}
@@ -134,18 +152,25 @@ const houseEvery = time.Minute
 
 // housekeep forgets what has been kept long enough.
 func (e *Engine) housekeep() {
-	t := time.NewTicker(houseEvery)
+	e.every(houseEvery, func() {
+		e.destroyDoomed(e.ctx)
+		e.forgetUnwanted(e.ctx)
+		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.Log.Error("forget old things", "err", err)
+		}
+	})
+}
+
+// every does f again and again until the engine ends.
+func (e *Engine) every(d time.Duration, f func()) {
+	t := time.NewTicker(d)
 	defer t.Stop()
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-t.C:
-		}
-		e.destroyDoomed(e.ctx)
-		e.forgetUnwanted(e.ctx)
-		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
-			e.Log.Error("forget old things", "err", err)
+			f()
 		}
 	}
 }
@@ -155,6 +180,7 @@ func (e *Engine) tidy(ctx context.Context) error {
 	now := e.Now()
 	errs := []error{
 		e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns)), e.pruneAudit(ctx, now),
+		e.Store.PruneSessions(ctx, now, now.Add(-e.SessionIdle)),
 		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -keepUsage))),
 	}
 	var old []*brig.Record

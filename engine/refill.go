@@ -16,8 +16,11 @@ import (
 const (
 	// refillEvery is how often the pool looks what is missing without a claim.
 	refillEvery = 5 * time.Second
-	// refillDelay is how long after a claim the pool looks what is missing.
+	// refillDelay is how long after a claim the pool looks what is missing, and
+	// refillStays how long after one of a sandbox that stays: whoever created it
+	// is about to have a first command run, and that comes first as well.
 	refillDelay = 10 * time.Millisecond
+	refillStays = 60 * time.Millisecond
 	// refillTime bounds the making of one machine.
 	refillTime = 60 * time.Second
 	// waitTTL is the lease of a machine that waits; the tether to this server
@@ -150,6 +153,9 @@ func (p *pool) refill(ctx context.Context, s *shelf) {
 	ctx, cancel := context.WithTimeout(ctx, refillTime)
 	defer cancel()
 	w, err := p.make(ctx, s.kind)
+	if err == nil && p.stays(s) {
+		p.rehearse(ctx, w)
+	}
 	if err != nil && ctx.Err() == nil {
 		p.e.Log.ErrorContext(ctx, "make a sandbox ahead of time", "image", s.image, "language", s.language, "err", err)
 	}
@@ -192,6 +198,7 @@ func (p *pool) watch(s *shelf, w *waiting) {
 		case <-w.in.Done():
 			// If it was claimed meanwhile, its end is somebody else's.
 			if p.take(s, w) {
+				p.e.Observer.Restarted(p.e.homeID, "sandbox")
 				p.end([]*waiting{w})
 				p.poke()
 			}
@@ -226,7 +233,9 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 		spec.Env = withImage(img, nil) // its interpreter has it as any other
 	}
 	w := &waiting{id: newID(), name: spec.Name}
-	if w.in, err = p.e.Provider.Create(ctx, w.id, spec, p.e.Now().Add(waitTTL)); err != nil {
+	at, begin := p.e.home(), time.Now()
+	w.in, err = at.provider.Create(ctx, w.id, spec, p.e.Now().Add(waitTTL))
+	if p.e.made(at.id, brig.MadePool, begin, err); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("pool.made")
@@ -235,7 +244,7 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 			p.e.discard(ctx, w.id, w.in)
 		}
 	}()
-	p.e.seeOnce(ctx, w.in, k.image, spec)
+	p.e.seeOnce(ctx, p.e.home(), w.in, k.image, spec)
 	if !known {
 		return w, nil
 	}

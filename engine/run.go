@@ -9,6 +9,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -47,16 +48,19 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	if job.spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, job.spec); err != nil {
 		return nil, err
 	}
-	if err := e.checkEnforced(ctx, v.actor.Tenant, &job.spec); err != nil {
+	way := errand{tenant: v.actor.Tenant, spec: &job.spec, place: p.Placement, program: true}
+	stops, err := e.route(ctx, way)
+	if err != nil {
 		return nil, err
 	}
 	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
 		if err == nil {
+			v.endedAs(o)
 			err = v.store().PutRun(ctx, v.actor.Tenant, o)
 		}
 		return o, err
 	}
-	if err := e.screenProgram(ctx, job); err != nil {
+	if err := e.screenProgram(ctx, v, job); err != nil {
 		return nil, err
 	}
 	turn, err := v.account.begin(job.spec.Labels)
@@ -64,13 +68,37 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 		return nil, err
 	}
 	defer turn.end()
-	m, err := e.obtain(ctx, v, job.spec, job.wish())
-	if err != nil {
+	ctx, overTime := context.WithCancelCause(ctx)
+	defer overTime(nil)
+	turn.endsBy(overTime)
+	var o *brig.Outcome
+	err = e.travel(ctx, v, way, stops, func(s stop) (err error) {
+		if s.at.runsOnly {
+			o, err = e.runWhole(ctx, v, s, p, job, sio)
+		} else {
+			o, err = e.runAt(ctx, v, s, job, sio)
+		}
+		return err
+	})
+	if errors.Is(err, errUnbegun) {
 		turn.undo()
-		return nil, err
+	}
+	return o, turn.verdict(err)
+}
+
+// errUnbegun is a cause of an error before which nothing of a program ran.
+var errUnbegun = errors.New("nothing has begun")
+
+// runAt runs a program in a machine of its own.
+func (e *Engine) runAt(ctx context.Context, v *visit, s stop, job *job, sio brig.IO) (*brig.Outcome, error) {
+	m, err := e.obtain(ctx, v, s, job.spec, job.wish())
+	if err != nil {
+		return nil, errors.Join(err, errUnbegun)
 	}
 	// Whatever happens from here on, the sandbox ends.
-	o, err := e.perform(ctx, m, job, v.withhold(sio))
+	v.begins()
+	var said spoken
+	o, err := e.perform(ctx, m, job, said.hear(v.withhold(sio)))
 	failpoint.Hit("run.performed")
 	if err == nil {
 		e.keepRun(ctx, v, m, o)
@@ -81,22 +109,35 @@ func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.
 	case ctx.Err() == nil:
 		err = e.lost(ctx, m.rec, m.in, err)
 	}
+	m.at.hold() // until its machine is gone
 	e.drop(m.rec.ID)
 	if err != nil {
 		e.undo(ctx, m)
-		return nil, err
+		defer e.left(m.at)
+		return nil, e.atFault(ctx, m, err, again(job, &said, sio))
 	}
-	o.Pool = m.rec.Pool
+	o.Pool, o.Route = m.rec.Pool, m.rec.Route
 	// Nobody can reach it any more, so nobody waits for that.
-	m.letGo()
-	e.discardSoon(ctx, m.rec.ID, m.in, func() { e.tellRun(ctx, v, m, job, o) })
+	v.endedAs(o)
+	told := v.tells()
+	e.discardSoon(ctx, m, func() {
+		m.letGo()
+		e.tellRun(ctx, told, m.in)
+	})
 	failpoint.Hit("run.discarded")
 	v.sayResult(&o.Result)
 	wctx, cancel := cleanup(ctx)
 	defer cancel()
-	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, o, v.outcome()); err != nil {
+	if v.op != brig.OpRun { // what an administrator tries is not kept
+		if err := v.store().Delete(wctx, m.rec.ID); err != nil {
+			e.forget(ctx, m.rec)
+			return nil, over(err)
+		}
+		return o, nil
+	}
+	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, remembered(o), v.outcome()); err != nil {
 		e.forget(ctx, m.rec)
-		return nil, err
+		return nil, over(err)
 	}
 	failpoint.Hit("run.ended")
 	return o, nil
@@ -109,7 +150,25 @@ func (e *Engine) GetRun(ctx context.Context, name string) (_ *brig.Outcome, err 
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	return e.Store.GetRun(ctx, v.actor.Tenant, name)
+	return e.findRun(ctx, v.actor.Tenant, name)
+}
+
+// findRun finds an outcome of a tenant's by its sandbox's name, alone or in the
+// form {tenant}:{name}:{id}.
+func (e *Engine) findRun(ctx context.Context, tenant, name string) (*brig.Outcome, error) {
+	whose, called, id, scoped := brig.ParseScopedID(name)
+	if !scoped {
+		return e.Store.GetRun(ctx, tenant, name)
+	}
+	if whose == tenant {
+		o, err := e.Store.GetRun(ctx, tenant, called)
+		if err == nil && o.ID == id || err != nil && brig.KindOf(err) != brig.NotFound {
+			return o, err
+		}
+	}
+	// One that is not there is told about as the store does.
+	_, err := e.Store.GetRun(ctx, tenant, name)
+	return nil, err
 }
 
 // job is a program, translated into what a machine does.
@@ -145,6 +204,8 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 		if err := j.program(p); err != nil {
 			return nil, err
 		}
+	} else if p.Step != nil {
+		return nil, brig.InvalidField("step", "a command is no step").WithHint("give code in Python, or leave out step")
 	} else if len(p.Arguments) > 0 {
 		return nil, brig.InvalidField("arguments", "a command takes no arguments object").WithHint("put them into the command")
 	}
@@ -193,6 +254,9 @@ func (j *job) program(p brig.Program) error {
 	}
 	j.lang, j.cmd.Argv = &lang, lang.Argv
 	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments}
+	if p.Step != nil {
+		return j.step(p)
+	}
 	return nil
 }
 
@@ -208,7 +272,11 @@ func languageOf(l brig.Language) (interpreter.Language, error) {
 }
 
 // perform does a job in its machine.
-func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
+func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (_ *brig.Outcome, err error) {
+	ctx, s := span.Start(ctx, "run")
+	s.Set("brig.sandbox", string(m.rec.ID))
+	s.Set("brig.provider", m.rec.Provider)
+	defer func() { endStep(s, err) }()
 	secrets, err := e.secretEnv(ctx, m.rec)
 	if err != nil {
 		return nil, err
@@ -225,7 +293,7 @@ func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (
 		if err != nil {
 			return nil, err
 		}
-		o := &brig.Outcome{Result: *res, Sandbox: m.rec.Spec.Name}
+		o := &brig.Outcome{Result: *res, Sandbox: m.rec.Spec.Name, ID: m.rec.ID}
 		o.Error = verdict(res)
 		return o, e.collect(ctx, m.in, o)
 	}
@@ -259,6 +327,8 @@ func (e *Engine) collect(ctx context.Context, in brig.Instance, o *brig.Outcome)
 	if o.OOMKilled || o.TimedOut {
 		return nil
 	}
+	ctx, s := span.Start(ctx, "collect")
+	defer s.End()
 	files, skipped, err := in.Collect(ctx, artifactsDir)
 	if err != nil && gone(in) {
 		return nil // the program took its sandbox down with it

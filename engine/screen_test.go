@@ -101,3 +101,54 @@ func TestCellsAreScreened(t *testing.T) {
 		t.Errorf("asked about %q, want %q", asked, want)
 	}
 }
+
+// A tenant's own rules refuse more than everybody's, never less, and another
+// tenant's nothing.
+func TestTenantsAreScreenedByTheirOwnRules(t *testing.T) {
+	own := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{brig.Python: {Imports: []string{"ours"}}}}
+	var asked []string
+	h := newHouse(t, func(o *engine.Options) {
+		screened(&asked)(o)
+		o.ScreenBy = func(_ context.Context, s *brig.Screening, lang brig.Language, source string) error {
+			if strings.Contains(source, s.Rules[brig.Python].Imports[0]) {
+				return brig.Errorf(brig.PolicyBlocked, "not by this tenant, in %s", lang)
+			}
+			return nil
+		}
+	})
+	bounded(t, h.store, brig.Quota{}, brig.Ceilings{Screening: own})
+	ctx := as(t, brig.Operator)
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member})
+	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]map[string]brig.Kind{
+		"set x 1":  {"acme": "", "rival": ""},
+		"ours":     {"acme": brig.PolicyBlocked, "rival": ""},
+		"bad":      {"acme": brig.PolicyBlocked, "rival": brig.PolicyBlocked},
+		"bad ours": {"acme": brig.PolicyBlocked, "rival": brig.PolicyBlocked},
+	} {
+		for tenant, ctx := range map[string]context.Context{"acme": ctx, "rival": rival} {
+			for _, lang := range []brig.Language{brig.Python, brig.TypeScript} {
+				_, err := h.Run(ctx, brig.Program{Language: lang, Code: source}, brig.IO{})
+				if (brig.KindOf(err) == brig.PolicyBlocked) != (want[tenant] == brig.PolicyBlocked) {
+					t.Errorf("%s runs %q as %s: %v, want %q", tenant, source, lang, err, want[tenant])
+				}
+			}
+		}
+		if _, err := h.RunCode(ctx, "box", brig.Code{Source: source}, nil); (brig.KindOf(err) == brig.PolicyBlocked) != (want["acme"] == brig.PolicyBlocked) {
+			t.Errorf("acme's cell %q: %v", source, err)
+		}
+	}
+	// A server that cannot screen takes no rules, and runs nothing that has some.
+	blind := newHouse(t, nil)
+	op := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
+	_, err := blind.UpdateTenant(op, brig.Tenant{Name: "acme", Ceilings: brig.Ceilings{Screening: own}})
+	if e := brig.AsError(err); e == nil || e.Field != "ceilings.screening" {
+		t.Errorf("rules for a server that cannot screen: %v", err)
+	}
+	bounded(t, blind.store, brig.Quota{}, brig.Ceilings{Screening: own})
+	if _, err := blind.Run(ctx, brig.Program{Language: brig.Python, Code: "fine"}, brig.IO{}); brig.KindOf(err) != brig.PolicyBlocked {
+		t.Errorf("a program on it: %v", err)
+	}
+}

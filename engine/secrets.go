@@ -113,6 +113,12 @@ func (e *Engine) RotateKey(ctx context.Context) (n int, err error) {
 				err = e.reseal(ctx, s)
 			}
 		}
+		if err == nil {
+			err = e.resealSettings(ctx)
+		}
+		if err == nil {
+			err = e.resealVariables(ctx)
+		}
 		return err
 	})
 	if errors.Is(err, seal.ErrFixed) {
@@ -170,7 +176,7 @@ func checkUses(uses []brig.SecretUse, env map[string]string) ([]brig.SecretUse, 
 			return nil, nameError(field+".name", u.Name)
 		}
 		u.Env = u.Variable()
-		if err := checkEnv(field+".env", map[string]string{u.Env: ""}); err != nil {
+		if err := brig.CheckEnv(field+".env", map[string]string{u.Env: ""}); err != nil {
 			return nil, err
 		}
 		if _, twice := env[u.Env]; twice || seen[u.Env] {

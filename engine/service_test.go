@@ -13,7 +13,7 @@ import (
 func TestService(t *testing.T) {
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
-			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator})
+			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator, Key: "k" + name})
 		}
 	}
 	h := newHouse(t, nil)

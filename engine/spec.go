@@ -35,7 +35,7 @@ func (e *Engine) complete(v *visit, spec brig.Spec) (brig.Spec, error) {
 		return spec, brig.InvalidField("freeze_after_ms", "%v is out of bounds", spec.FreezeAfter).
 			WithHint("give a duration up to %v, or leave it out for never", v.bounds.MaxTTL)
 	}
-	if err := checkEnv("env", spec.Env); err != nil {
+	if err := brig.CheckEnv("env", spec.Env); err != nil {
 		return spec, err
 	}
 	if err := checkLabels(spec.Labels); err != nil {
@@ -84,30 +84,11 @@ func clip(s string) string { return brig.Clip(s, 80) }
 
 // The bounds of things that have no limit of their own.
 const (
-	maxEnv     = 1000     // variables
 	maxLabels  = 64       // labels
 	maxWords   = 10_000   // arguments of a command
-	maxCommand = 1 << 20  // bytes of a command, its environment, or a script
+	maxCommand = 1 << 20  // bytes of a command or a script
 	maxCode    = 16 << 20 // bytes of a program's code or arguments
 )
-
-func checkEnv(field string, env map[string]string) error {
-	if len(env) > maxEnv {
-		return brig.InvalidField(field, "%d variables are too many", len(env)).WithHint("give at most %d", maxEnv)
-	}
-	size := 0
-	for k, v := range env {
-		size += len(k) + len(v)
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
-			return brig.InvalidField(field, "%q cannot be a variable", clip(k)).
-				WithHint("names are not empty and have no =; neither names nor values have NUL")
-		}
-	}
-	if size > maxCommand {
-		return brig.InvalidField(field, "%d bytes are too many", size).WithHint("give at most 1MiB; put larger things into files")
-	}
-	return nil
-}
 
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
@@ -117,6 +98,10 @@ func checkLabels(labels map[string]string) error {
 		if k == "" || len(k) > 128 || len(v) > 1024 || !utf8.ValidString(k+v) || strings.ContainsAny(k+v, "\x00\n") {
 			return brig.InvalidField("labels", "%q cannot be a label", clip(k)).
 				WithHint("keys have 1 to 128 bytes and values up to 1024, without line breaks")
+		}
+		if strings.HasPrefix(k, labelsOfTools) {
+			return brig.InvalidField("labels", "%q is a label of the server's own", clip(k)).
+				WithHint("keys do not begin with %s", labelsOfTools)
 		}
 	}
 	return nil
@@ -150,7 +135,7 @@ func checkCommand(c brig.Command) error {
 	if err := checkUser(c.User); err != nil {
 		return err
 	}
-	return checkEnv("env", c.Env)
+	return brig.CheckEnv("env", c.Env)
 }
 
 func checkDir(dir string) error {

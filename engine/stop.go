@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -102,8 +103,8 @@ func (e *Engine) remove(ctx context.Context, rec *brig.Record) error {
 	in := e.instance(rec.ID)
 	if in == nil {
 		var err error
-		in, err = e.Provider.Recover(ctx, rec.ID, rec.Handle)
-		if err != nil && brig.KindOf(err) != brig.NotFound {
+		in, err = e.recovered(ctx, rec)
+		if err != nil && brig.KindOf(err) != brig.NotFound && !errors.Is(err, errNotConfigured) {
 			return err
 		}
 	}

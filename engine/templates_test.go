@@ -141,12 +141,17 @@ func (b *builder) Resolve(ctx context.Context, ref string) (*brig.Image, error) 
 	return b.images.Resolve(ctx, ref)
 }
 
-func (b *builder) Build(_ context.Context, what brig.ImageBuild, _ func(brig.Progress)) (*brig.Image, error) {
+func (b *builder) Build(ctx context.Context, what brig.ImageBuild, _ func(brig.Progress)) (*brig.Image, error) {
 	b.mu.Lock()
 	b.builds++
 	b.mu.Unlock()
-	if err := <-b.gate; err != nil {
-		return nil, err
+	select {
+	case err := <-b.gate:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 
 	"github.com/brig-run/brig"
 )
@@ -29,7 +30,13 @@ func errNoTenant(tenant string) error {
 	return brig.Errorf(brig.NotFound, "no tenant %q", clip(tenant)).WithHint("an operator lists tenants with brig tenant ls")
 }
 
-func checkTenant(t brig.Tenant) error {
+func (e *Engine) checkTenant(t brig.Tenant) error {
+	if t.Budget < 0 || math.IsNaN(t.Budget) || math.IsInf(t.Budget, 0) {
+		return brig.InvalidField("budget", "%v cannot be a budget", t.Budget).WithHint("give a number above 0, or 0 for none")
+	}
+	if t.Ceilings.Screening != nil && e.ScreenBy == nil {
+		return brig.InvalidField("ceilings.screening", "this server screens no code").WithHint("leave it out")
+	}
 	if !brig.ValidName(t.Name) {
 		return nameError("name", t.Name)
 	}
@@ -49,7 +56,7 @@ func (e *Engine) CreateTenant(ctx context.Context, t brig.Tenant) (_ *brig.Tenan
 	if t.Quota == (brig.Quota{}) {
 		t.Quota = e.Quota
 	}
-	if err := checkTenant(t); err != nil {
+	if err := e.checkTenant(t); err != nil {
 		return nil, err
 	}
 	e.tenancy.Lock()
@@ -100,7 +107,7 @@ func (e *Engine) UpdateTenant(ctx context.Context, t brig.Tenant) (_ *brig.Tenan
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if err := checkTenant(t); err != nil {
+	if err := e.checkTenant(t); err != nil {
 		return nil, err
 	}
 	e.tenancy.Lock()

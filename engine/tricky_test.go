@@ -27,6 +27,7 @@ type tricky struct {
 	procs    []*trickyProcess
 	severed  chan struct{}
 	destroys map[brig.ID]int
+	shells   []brig.ID // machines whose shell did nothing, in order
 }
 
 // tricks, when set, are asked first; what they return is the error.
@@ -35,6 +36,7 @@ type tricks struct {
 	bind    func(*trickyInstance) error
 	start   func(*trickyInstance) error
 	destroy func(*trickyInstance) error
+	exec    func(brig.Command) error
 }
 
 type trickyInstance struct {
@@ -85,6 +87,21 @@ func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Ti
 		}
 	}
 	return i.Instance.Bind(ctx, spec, lease)
+}
+
+func (i *trickyInstance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+	i.p.mu.Lock()
+	if cmd.Shell == ":" {
+		i.p.shells = append(i.p.shells, i.id)
+	}
+	exec := i.p.exec
+	i.p.mu.Unlock()
+	if exec != nil {
+		if err := exec(cmd); err != nil {
+			return nil, err
+		}
+	}
+	return i.Instance.Exec(ctx, id, cmd, sio)
 }
 
 func (i *trickyInstance) Destroy(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -21,18 +22,11 @@ const (
 
 // countUsage writes what was used until the engine ends.
 func (e *Engine) countUsage() {
-	t := time.NewTicker(usageEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-t.C:
-			if err := e.flushUsage(e.ctx); err != nil && e.ctx.Err() == nil {
-				e.Log.Error("write what was used; it is tried again", "err", err)
-			}
+	e.every(usageEvery, func() {
+		if err := e.flushUsage(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.Log.Error("write what was used; it is tried again", "err", err)
 		}
-	}
+	})
 }
 
 // flushUsage writes what was used until now, and when keys were.
@@ -67,7 +61,7 @@ func (e *Engine) flushUsage(ctx context.Context) error {
 		maps.Copy(e.touched, used)
 		e.mu.Unlock()
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.flushSessions(ctx))...)
 }
 
 // TenantUsage implements brig.Service.
@@ -101,7 +95,47 @@ func (e *Engine) TenantUsage(ctx context.Context, q brig.UsageQuery) (_ []brig.U
 			out = append(out, l)
 		}
 	}
-	return out, nil
+	if q.Label != "" || q.To < brig.DayOf(e.Now()) {
+		return out, nil
+	}
+	return e.tellStored(ctx, q.Tenant, out)
+}
+
+// tellStored adds to the lines of today what tenants' workspaces take now.
+func (e *Engine) tellStored(ctx context.Context, tenant string, lines []brig.UsageLine) ([]brig.UsageLine, error) {
+	if e.Options.Workspaces == nil {
+		return lines, nil
+	}
+	tenants := []string{tenant}
+	if tenant == brig.AllTenants {
+		all, err := e.Store.Tenants(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tenants = nil
+		for _, t := range all {
+			tenants = append(tenants, t.Name)
+		}
+	}
+	today := brig.DayOf(e.Now())
+	for _, name := range tenants {
+		stored, err := e.Options.Workspaces.Stored(ctx, name)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil { // what was used is known all the same
+			e.Log.WarnContext(ctx, "count what workspaces take", "tenant", name, "err", err)
+			continue
+		}
+		at := slices.IndexFunc(lines, func(l brig.UsageLine) bool { return l.Tenant == name && l.Day == today })
+		if at < 0 && stored > 0 {
+			at, lines = len(lines), append(lines, brig.UsageLine{Tenant: name, Day: today})
+		}
+		if at >= 0 {
+			lines[at].Stored = stored
+		}
+	}
+	return lines, nil
 }
 
 // checkDays fills in the days of a query.

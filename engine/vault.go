@@ -71,10 +71,15 @@ func layer(low, high map[string]string) map[string]string {
 // placeholder stands for a secret in one sandbox, for as long as it lives.
 // Nobody who does not know the seed can make it.
 func (e *Engine) placeholder(id brig.ID, name string) string {
-	mac := hmac.New(sha256.New, e.Seed)
-	mac.Write([]byte("placeholder\x00" + string(id) + "\x00" + name)) // a hash's Write never fails
-	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil))
+	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(e.derive("placeholder\x00" + string(id) + "\x00" + name))
 	return "brig-secret-" + strings.ToLower(text[:32])
+}
+
+// derive makes of the seed what only who knows it can make, for one purpose.
+func (e *Engine) derive(purpose string) []byte {
+	mac := hmac.New(sha256.New, e.Seed)
+	mac.Write([]byte(purpose)) // a hash's Write never fails
+	return mac.Sum(nil)
 }
 
 // brokered are the secrets of a sandbox that do not enter it, as they are now:
@@ -92,13 +97,13 @@ func (e *Engine) brokered(rec *brig.Record) []egress.Secret {
 			continue
 		}
 		out = append(out, egress.Secret{
-			Name: s.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive,
+			Name: s.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive, Plain: s.Plain,
 			Value: func(ctx context.Context) ([]byte, error) {
 				now, err := e.used(ctx, rec, u)
 				if err != nil {
 					return nil, err
 				}
-				if !slices.Equal(now.Hosts, s.Hosts) {
+				if !slices.Equal(now.Hosts, s.Hosts) || now.Plain != s.Plain {
 					// The value may not be for these any more.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
 						WithHint("connect again")

@@ -29,6 +29,7 @@ func (e *Engine) keepWorkspace(ctx context.Context, rec *brig.Record, in brig.In
 	if rec.Spec.Workspace.Mode != brig.WorkspaceDirect || rec.State != brig.Running || why == brig.Killed || gone(in) {
 		return nil
 	}
+	defer e.leave(rec.ID)()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+keepTime)
 	defer cancel()
 	rest, err := e.awake(ctx, rec, in)
@@ -58,7 +59,7 @@ func (e *Engine) keepWorkspace(ctx context.Context, rec *brig.Record, in brig.In
 	if lost := e.Store.Append(ctx, event); err == nil {
 		err = lost
 	}
-	if err != nil && brig.KindOf(err) == brig.FailedPrecondition {
+	if kind := brig.KindOf(err); kind == brig.FailedPrecondition || kind == brig.RateLimited {
 		told := *brig.AsError(err)
 		return told.WithHint("%s; kill the sandbox to end it without", told.Hint)
 	}
@@ -80,38 +81,73 @@ func (e *Engine) noteWorkspace(ctx context.Context, rec *brig.Record, why string
 // leaseGrace is how long programs have to end when a lease does.
 const leaseGrace = time.Second
 
+// leave notes that somebody is ending a sandbox and its programs, until the
+// function that it returns is called.
+func (e *Engine) leave(id brig.ID) func() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaving[id]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.leaving[id]--; e.leaving[id] == 0 {
+			delete(e.leaving, id)
+		}
+	}
+}
+
+func (e *Engine) isLeaving(id brig.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leaving[id] > 0
+}
+
 // watchWorkspace ends a sandbox whose workspace is direct when its lease ends,
-// before its machine does it by itself.
+// before its machine does it by itself, and when its main program has ended,
+// for which its machine waits.
 func (e *Engine) watchWorkspace(rec *brig.Record, in brig.Instance) {
 	if spare(rec.Spec) == 0 {
 		return
 	}
+	var over chan struct{}
+	if rec.Spec.Command != nil {
+		over = make(chan struct{})
+		e.work.Go(func() {
+			if in.Over(e.ctx) == nil {
+				close(over)
+			}
+		})
+	}
 	e.work.Go(func() {
 		for expires := rec.Expires; ; {
+			why := brig.LeaseExpired
 			select {
 			case <-in.Done():
 				return
 			case <-e.ctx.Done():
 				return
+			case <-over:
+				why, over = brig.Exited, nil
 			case <-time.After(max(expires.Sub(e.Now()), 10*time.Millisecond)):
 			}
 			now, err := e.Store.Get(e.ctx, rec.Tenant, string(rec.ID))
 			if err != nil || now.State != brig.Running {
 				return
 			}
-			if expires = now.Expires; e.Now().Before(expires) {
-				continue
+			expires = now.Expires
+			if why == brig.LeaseExpired && e.Now().Before(expires) || why == brig.Exited && e.isLeaving(rec.ID) {
+				continue // whoever ends all programs ends the main one, too
 			}
-			e.expireWorkspace(now, in)
+			e.finish(now, in, leaseGrace, why)
 			return
 		}
 	})
 }
 
-// expireWorkspace ends a sandbox whose lease has ended. What cannot be written back is
+// finish ends a sandbox that nobody has told to. What cannot be written back is
 // lost, and its record says so.
-func (e *Engine) expireWorkspace(rec *brig.Record, in brig.Instance) {
-	_, err := e.halt(e.ctx, rec, leaseGrace, brig.LeaseExpired)
+func (e *Engine) finish(rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) {
+	_, err := e.halt(e.ctx, rec, grace, why)
 	if err == nil || e.ctx.Err() != nil {
 		return
 	}
@@ -119,7 +155,7 @@ func (e *Engine) expireWorkspace(rec *brig.Record, in brig.Instance) {
 	defer cancel()
 	e.Log.ErrorContext(ctx, "write back a workspace", "sandbox", rec.ID, "err", err)
 	e.noteWorkspace(ctx, rec, brig.AsError(err).Message)
-	if err := in.Stop(ctx, 0, brig.LeaseExpired); err != nil {
+	if err := in.Stop(ctx, 0, why); err != nil {
 		e.Log.ErrorContext(ctx, "end a sandbox", "sandbox", rec.ID, "err", err)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"strconv"
 
 	"github.com/brig-run/brig"
@@ -94,6 +95,40 @@ func (e *Engine) WorkspaceVersions(ctx context.Context, name string) (out []*bri
 		return err
 	})
 	return out, err
+}
+
+// WorkspaceFiles implements brig.Service.
+func (e *Engine) WorkspaceFiles(ctx context.Context, name string, version int, path string) (out []brig.WorkspaceFile, err error) {
+	err = e.onWorkspace(ctx, brig.OpWorkspaceFiles, name, func(v *visit) error {
+		if err := checkVersion(version); err != nil {
+			return err
+		}
+		if path != "" && path[0] != '/' {
+			return brig.InvalidField("path", "%q is not absolute", clip(path)).WithHint("for example /workspace or /home/user")
+		}
+		out, err = e.Options.Workspaces.Files(ctx, v.actor.Tenant, name, version, path)
+		return err
+	})
+	return out, err
+}
+
+// ReadWorkspaceFile implements brig.Service.
+func (e *Engine) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (size int64, r io.ReadCloser, err error) {
+	err = e.onWorkspace(ctx, brig.OpReadWorkspaceFile, name, func(v *visit) error {
+		if err := checkVersion(version); err != nil {
+			return err
+		}
+		size, r, err = e.Options.Workspaces.Read(ctx, v.actor.Tenant, name, version, path)
+		return err
+	})
+	return size, r, err
+}
+
+func checkVersion(n int) error {
+	if n < 0 {
+		return brig.InvalidField("version", "%d is not a version", n).WithHint("list the versions to see what exists; 0 is the newest")
+	}
+	return nil
 }
 
 // DiffWorkspace implements brig.Service.

@@ -16,7 +16,7 @@ func (e *Engine) findWorkspace(ctx context.Context, tenant string, spec brig.Spe
 	use := spec.Workspace
 	use.ID = ""
 	if use.Name == "" {
-		if use.Mode != "" || use.Version != 0 || len(use.Prefixes) > 0 {
+		if use.Mode != "" || use.Version != 0 || len(use.Prefixes)+len(use.Capture) > 0 {
 			return use, brig.InvalidField("workspace.name", "there is none").WithHint("name a workspace, or leave it out")
 		}
 		return use, nil
@@ -33,15 +33,17 @@ func (e *Engine) findWorkspace(ctx context.Context, tenant string, spec brig.Spe
 	if use.Mode == brig.WorkspaceReadOnly && len(use.Prefixes) > 0 {
 		return use, brig.InvalidField("workspace.prefixes", "nothing can be written").WithHint("use the mode overlay or direct")
 	}
+	if use.Mode == brig.WorkspaceReadOnly && len(use.Capture) > 0 {
+		return use, brig.InvalidField("workspace.capture", "nothing is kept").WithHint("use the mode overlay or direct")
+	}
 	if use.Version < 0 {
 		return use, brig.InvalidField("workspace.version", "%d is not a version", use.Version).WithHint("leave it out for the newest")
 	}
-	if spec.Command != nil || spec.Entrypoint {
-		return use, brig.InvalidField("workspace", "a sandbox with a main program cannot have one").
-			WithHint("leave out the program, and start it as a process when the sandbox is there")
-	}
 	var err error
 	if use.Prefixes, err = workspace.CheckPrefixes(use.Prefixes); err != nil {
+		return use, err
+	}
+	if use.Capture, err = workspace.CheckCapture(use.Capture); err != nil {
 		return use, err
 	}
 	use.ID, use.Version, err = e.Options.Workspaces.Find(ctx, tenant, use.Name, use.Version)
@@ -79,9 +81,21 @@ func workspaceNote(use brig.WorkspaceUse) string {
 	what := map[brig.WorkspaceMode]string{
 		brig.WorkspaceReadOnly: "nothing can be written",
 		brig.WorkspaceOverlay:  "what is written is kept when somebody commits it",
-		brig.WorkspaceDirect:   "what is written is kept when the sandbox is stopped or removed, when its lease ends, and when somebody commits it",
+		brig.WorkspaceDirect:   "what is written is kept when the sandbox is stopped or removed, when its main program or its lease ends, and when somebody commits it",
 	}[use.Mode]
 	return fmt.Sprintf("workspace: snapshot bridge: a copy of version %d of %s, made at the beginning; %s", use.Version, use.Name, what)
+}
+
+// capture takes what a machine has, and makes a version of it.
+func (e *Engine) capture(ctx context.Context, c *workspace.Capture, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
+	err := in.Pack(ctx, workspaceDir, func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) })
+	if paths := rec.Spec.Workspace.Capture; err == nil && len(paths) > 0 {
+		err = in.Changed(ctx, paths, rec.Created, func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Commit(ctx, actor)
 }
 
 // commit makes a version of what a machine has in its workspace.
@@ -89,16 +103,19 @@ func (e *Engine) commit(ctx context.Context, rec *brig.Record, in brig.Instance,
 	if err := e.noWorkspaces(); err != nil {
 		return nil, err
 	}
-	c, err := e.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace)
+	a, err := e.account(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	err = in.Pack(ctx, workspaceDir, func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) })
+	c, err := e.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace, a.storesAtMost())
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.Commit(ctx, actor)
+	out, err := e.capture(ctx, c, rec, in, actor)
+	c.Close()
+	if brig.KindOf(err) == brig.RateLimited {
+		e.sweepWorkspaces(rec.Tenant) // what was written before it was too much
+	}
 	if err != nil || out.Changed == 0 || rec.Spec.Ephemeral {
 		return out, err
 	}

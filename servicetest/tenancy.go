@@ -1,6 +1,8 @@
 package servicetest
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 // tenancy is called as an operator.
 func (h Harness) tenancy(t *testing.T) {
 	t.Run("keys", h.keys)
+	t.Run("sessions", h.sessions)
 	t.Run("tenant", h.tenantLife)
 	t.Run("usage", h.usage)
 }
@@ -60,6 +63,42 @@ func (h Harness) keys(t *testing.T) {
 	}
 }
 
+func (h Harness) sessions(t *testing.T) {
+	ctx := h.Context(t)
+	s, err := h.Service.CreateSession(ctx)
+	if err != nil {
+		t.Fatalf("CreateSession: %v", err)
+	}
+	if !strings.HasPrefix(s.Secret, brig.SessionPrefix) || s.ID == "" || s.Hash != [32]byte{} || s.Actor.Name == "" || !s.Expires.After(s.Created) {
+		t.Errorf("CreateSession = %+v", s)
+	}
+	find := func(ctx context.Context) *brig.Session {
+		list, err := h.Service.Sessions(ctx, "")
+		if err != nil {
+			t.Fatalf("Sessions: %v", err)
+		}
+		for _, x := range list {
+			if x.ID == s.ID {
+				return x
+			}
+		}
+		return nil
+	}
+	if got := find(ctx); got == nil || got.Actor.Name != s.Actor.Name || got.Actor.Tenant != s.Actor.Tenant || got.Actor.Key != s.Actor.Key || !got.Expires.Equal(s.Expires) || got.Hash != [32]byte{} {
+		t.Errorf("the session is listed as %+v", got)
+	}
+	_, err = h.Service.Sessions(ctx, name())
+	wantKind(t, "Sessions of no tenant", err, brig.NotFound)
+	wantKind(t, "EndSession by whoever is in none", h.Service.EndSession(ctx, ""), brig.FailedPrecondition)
+	if err := h.Service.EndSession(ctx, s.ID); err != nil {
+		t.Errorf("EndSession: %v", err)
+	}
+	wantKind(t, "EndSession again", h.Service.EndSession(ctx, s.ID), brig.NotFound)
+	if find(ctx) != nil {
+		t.Error("a session that has ended is listed")
+	}
+}
+
 func (h Harness) tenantLife(t *testing.T) {
 	ctx := h.Context(t)
 	own, err := h.Service.GetTenant(ctx, "")
@@ -69,7 +108,7 @@ func (h Harness) tenantLife(t *testing.T) {
 	want := brig.Tenant{
 		Name: name(), Quota: brig.Quota{
 			Sandboxes: 1, Executions: 2, ExecutionsPerDay: 3, ExecutionTimePerDay: 4 * time.Second, CPUTimePerDay: 5 * time.Second,
-			MemoryPerDay: 6.5, EgressPerDay: 7, Storage: 8, Rate: 9.5, RatePerKey: 10.5,
+			MemoryPerDay: 6.5, EgressPerDay: 7, Storage: 8, Workspaces: 11, Rate: 9.5, RatePerKey: 10.5,
 		},
 		Ceilings: brig.Ceilings{
 			Limits: brig.Limits{Memory: brig.GiB, CPUs: 0.5, Processes: 10, OpenFiles: 100, Disk: brig.GiB, Output: brig.MiB},

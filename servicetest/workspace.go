@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -32,6 +33,64 @@ func (h Harness) read(t *testing.T, box *brig.Sandbox, path string) string {
 		t.Fatalf("read %s: %v", path, err)
 	}
 	return string(b)
+}
+
+// ofVersion is what a file of a version has.
+func (h Harness) ofVersion(t *testing.T, ws string, version int, path string) string {
+	t.Helper()
+	size, r, err := h.Service.ReadWorkspaceFile(h.Context(t), ws, version, path)
+	if err != nil {
+		t.Fatalf("read %s of version %d: %v", path, version, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil || int64(len(b)) != size {
+		t.Fatalf("read %s of version %d: %d bytes of %d, %v", path, version, len(b), size, err)
+	}
+	return string(b)
+}
+
+// captures checks what comes along from outside /workspace.
+func (h Harness) captures(t *testing.T, ws string) {
+	ctx := h.Context(t)
+	box := h.sandbox(t, brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"/home/user/kept/", "/etc/none"}}})
+	if u := box.Spec.Workspace; !slices.Equal(u.Capture, []string{"/home/user/kept", "/etc/none"}) {
+		t.Errorf("the sandbox has %+v", u)
+	}
+	for _, name := range []string{"/home/user/kept/a", "/home/user/other"} {
+		if _, err := h.Service.Files(box.Spec.Name).Write(ctx, brig.Path{Name: name}, brig.FileWrite{}, strings.NewReader(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := h.Service.CommitWorkspace(ctx, box.Spec.Name)
+	if err != nil || len(c.Captured) != 1 || c.Captured[0].Path != "/home/user/kept/a" || c.Version.Captured != 1 || c.Version.CapturedSize != 17 ||
+		c.Passed != 1 || c.Skipped[0].Path != "/etc/none" {
+		t.Fatalf("CommitWorkspace = %+v, %v", c, err)
+	}
+	if got := h.ofVersion(t, ws, c.Version.Number, "/home/user/kept/a"); got != "/home/user/kept/a" {
+		t.Errorf("what was captured reads %q", got)
+	}
+}
+
+// mainInWorkspace checks that the main program of a sandbox finds its workspace, and
+// that what it leaves is kept.
+func (h Harness) mainInWorkspace(t *testing.T, ws string) {
+	ctx := h.Context(t)
+	box := h.sandbox(t, brig.Spec{Command: &brig.Command{Argv: h.argv("exit", "0")}, Workspace: brig.WorkspaceUse{Name: ws, Mode: brig.WorkspaceDirect}})
+	for range 100 {
+		got, err := h.Service.Get(ctx, box.Spec.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State == brig.Ended {
+			if got.Exit.Reason != brig.Exited || got.Exit.Code != 0 {
+				t.Errorf("it ended as %+v", got.Exit)
+			}
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Error("it does not end")
 }
 
 // workspaces checks what is promised of directories that outlive sandboxes.
@@ -87,6 +146,16 @@ func (h Harness) workspaces(t *testing.T) {
 	if err != nil || len(d) != 1 || d[0] != (brig.WorkspaceChange{Path: "a", Kind: brig.WorkspaceChanged, Type: brig.RegularFile, Size: 7}) {
 		t.Errorf("DiffWorkspace = %+v, %v", d, err)
 	}
+	list, err := h.Service.WorkspaceFiles(ctx, ws, 1, "")
+	if err != nil || len(list) != 2 || list[0].Path != "/workspace/a" || list[0].Type != brig.RegularFile || list[0].Size != 5 || list[1].Path != "/workspace/out/b" {
+		t.Errorf("WorkspaceFiles = %+v, %v", list, err)
+	}
+	if list, err = h.Service.WorkspaceFiles(ctx, ws, 0, "/workspace/out"); err != nil || len(list) != 1 {
+		t.Errorf("WorkspaceFiles below a path = %+v, %v", list, err)
+	}
+	if got := h.ofVersion(t, ws, 1, "/workspace/a") + h.ofVersion(t, ws, 0, "/workspace/a"); got != "firstchanged" {
+		t.Errorf("ReadWorkspaceFile = %q", got)
+	}
 	v, err := h.Service.RestoreWorkspace(ctx, ws, 1)
 	if err != nil || v.Number != 3 || v.Restored != 1 || v.Digest != vs[1].Digest {
 		t.Errorf("RestoreWorkspace = %+v, %v", v, err)
@@ -95,6 +164,7 @@ func (h Harness) workspaces(t *testing.T) {
 	if err != nil || o.Workspace == nil || o.Workspace.Error != nil || o.Workspace.Version.Number != 3 || o.Workspace.Changed != 0 {
 		t.Errorf("Run = %+v, %v", o, err)
 	}
+	t.Run("main program", func(t *testing.T) { h.mainInWorkspace(t, ws) })
 	t.Run("refuse", func(t *testing.T) { h.refuseWorkspaces(t, ws) })
 	t.Run("other tenant", func(t *testing.T) { h.foreignWorkspaces(t, ws) })
 	find := func() *brig.Workspace {
@@ -111,6 +181,11 @@ func (h Harness) workspaces(t *testing.T) {
 	}
 	if w := find(); w == nil || w.Head == nil || w.Head.Number != 3 {
 		t.Errorf("it is listed as %+v", w)
+	}
+	t.Run("captures", func(t *testing.T) { h.captures(t, ws) })
+	lines, err := h.Service.TenantUsage(ctx, brig.UsageQuery{})
+	if err != nil || len(lines) != 1 || lines[0].Stored <= 0 {
+		t.Errorf("TenantUsage = %+v, %v", lines, err)
 	}
 	if err := h.Service.RemoveWorkspace(ctx, ws); err != nil {
 		t.Fatal(err)
@@ -138,8 +213,10 @@ func (h Harness) refuseWorkspaces(t *testing.T, ws string) {
 		"prefix beyond":  {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Prefixes: []string{"out", "../etc"}}}, "workspace.prefixes[1]"},
 		"prefix inside":  {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Prefixes: []string{"a/../b"}}}, "workspace.prefixes[0]"},
 		"prefix abroad":  {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Prefixes: []string{"/etc"}}}, "workspace.prefixes[0]"},
+		"capture inside": {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"/home", "/workspace/x"}}}, "workspace.capture[1]"},
+		"capture near":   {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"home"}}}, "workspace.capture[0]"},
+		"capture none":   {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"/home"}, Mode: brig.WorkspaceReadOnly}}, "workspace.capture"},
 		"prefix of none": {brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Prefixes: []string{"out"}, Mode: brig.WorkspaceReadOnly}}, "workspace.prefixes"},
-		"main program":   {brig.Spec{Command: &brig.Command{Argv: h.argv("echo", "hi")}, Workspace: brig.WorkspaceUse{Name: ws}}, "workspace"},
 	} {
 		_, err := h.Service.Create(ctx, c.spec)
 		wantField(t, what, err, c.field)
@@ -154,6 +231,14 @@ func (h Harness) refuseWorkspaces(t *testing.T, ws string) {
 	wantField(t, "DiffWorkspace", err, "from")
 	_, err = h.Service.DiffWorkspace(ctx, ws, 1, 99)
 	wantKind(t, "DiffWorkspace", err, brig.NotFound)
+	_, err = h.Service.WorkspaceFiles(ctx, ws, -1, "")
+	wantField(t, "WorkspaceFiles", err, "version")
+	_, err = h.Service.WorkspaceFiles(ctx, ws, 1, "a")
+	wantField(t, "WorkspaceFiles", err, "path")
+	_, err = h.Service.WorkspaceFiles(ctx, ws, 99, "")
+	wantKind(t, "WorkspaceFiles", err, brig.NotFound)
+	_, _, err = h.Service.ReadWorkspaceFile(ctx, ws, 1, "/workspace/none")
+	wantKind(t, "ReadWorkspaceFile", err, brig.NotFound)
 	box := h.sandbox(t, brig.Spec{})
 	_, err = h.Service.CommitWorkspace(ctx, box.Spec.Name)
 	wantKind(t, "a commit of nothing", err, brig.FailedPrecondition)
@@ -167,6 +252,10 @@ func (h Harness) foreignWorkspaces(t *testing.T, ws string) {
 	}
 	_, err = h.Other.WorkspaceVersions(ctx, ws)
 	wantKind(t, "WorkspaceVersions", err, brig.NotFound)
+	_, err = h.Other.WorkspaceFiles(ctx, ws, 0, "")
+	wantKind(t, "WorkspaceFiles", err, brig.NotFound)
+	_, _, err = h.Other.ReadWorkspaceFile(ctx, ws, 1, "/workspace/a")
+	wantKind(t, "ReadWorkspaceFile", err, brig.NotFound)
 	_, err = h.Other.DiffWorkspace(ctx, ws, 0, 1)
 	wantKind(t, "DiffWorkspace", err, brig.NotFound)
 	_, err = h.Other.RestoreWorkspace(ctx, ws, 1)

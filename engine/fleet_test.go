@@ -1,0 +1,656 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+)
+
+// cloud is a provider of another kind: fake machines that can be out of reach.
+type cloud struct {
+	fake.Provider
+	id     string
+	config cloudConfig
+	down   atomic.Bool
+	closed atomic.Bool
+	late   atomic.Bool // a machine was made after it was closed
+}
+
+type cloudConfig struct {
+	Key     string `json:"api_key" form:"required,secret"`
+	Timeout int    `json:"timeout" min:"5" max:"300"`
+}
+
+func (c *cloud) Capabilities() brig.Capabilities {
+	out := c.Provider.Capabilities()
+	out.Name = c.id
+	return out
+}
+
+func (c *cloud) Check(context.Context) error {
+	if c.down.Load() {
+		return brig.Errorf(brig.ConnectionFailed, "the cloud does not answer")
+	}
+	return nil
+}
+
+func (c *cloud) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	if err := c.Check(ctx); err != nil {
+		return nil, err
+	}
+	if c.closed.Load() {
+		c.late.Store(true)
+	}
+	return c.Provider.Create(ctx, id, spec, lease)
+}
+
+func (c *cloud) Image(_ context.Context, ref string) (*brig.Image, error) {
+	return &brig.Image{Digest: "cloud:" + ref, Names: []string{ref}}, nil
+}
+
+func (c *cloud) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+// sky are the clouds that were opened, by id, the newest last.
+type sky struct {
+	mu     sync.Mutex
+	opened map[string][]*cloud
+}
+
+func (s *sky) driver() brig.Driver {
+	return brig.NewDriver(brig.Driver{Name: "cloud", Title: "Cloud"}, cloudConfig{Timeout: 30}, func(_ context.Context, site brig.Site, config *cloudConfig) (brig.Provider, error) {
+		if config.Key == "refused-by-the-cloud" {
+			return nil, brig.Errorf(brig.ConnectionFailed, "the key is refused")
+		}
+		c := &cloud{id: site.ID, config: *config}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opened[site.ID] = append(s.opened[site.ID], c)
+		return c, nil
+	})
+}
+
+// last is the newest of an id.
+func (s *sky) last(id string) *cloud {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.opened[id]
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+// above returns a house under a sky.
+func above(t *testing.T, change func(*engine.Options)) (*house, *sky) {
+	t.Helper()
+	s := &sky{opened: map[string][]*cloud{}}
+	h := newHouse(t, func(o *engine.Options) {
+		o.Drivers = []brig.Driver{s.driver()}
+		if change != nil {
+			change(o)
+		}
+	})
+	if err := h.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h, s
+}
+
+// eventually waits for what happens in the background.
+func eventually(t *testing.T, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+const cloudKey = "sk-0123456789abcdef"
+
+func configure(t *testing.T, h *house, id string, change func(*brig.ProviderConfig)) *brig.ProviderInfo {
+	t.Helper()
+	c := brig.ProviderConfig{ID: id, Config: json.RawMessage(`{"api_key":"` + cloudKey + `"}`)}
+	if change != nil {
+		change(&c)
+	}
+	p, err := h.ConfigureProvider(as(t, brig.Operator), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func echo(t *testing.T, h *house, place brig.Placement) (*brig.Outcome, error) {
+	t.Helper()
+	return h.Run(as(t, brig.Member), brig.Program{Command: []string{"echo", "hi"}, Placement: place}, brig.IO{})
+}
+
+// where a program ran, and why.
+func where(t *testing.T, h *house, place brig.Placement) string {
+	t.Helper()
+	o, err := echo(t, h, place)
+	if err != nil {
+		return brig.AsError(err).Kind.Code() + ": " + brig.AsError(err).Message
+	}
+	var tried []string
+	for _, a := range o.Route.Attempts {
+		tried = append(tried, a.Provider+" "+a.Code)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s (%s) %s", o.Route.Provider, o.Route.Reason, strings.Join(tried, ", ")))
+}
+
+func TestConfigureProvider(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	if got := where(t, h, brig.Placement{}); got != "fake (active)" {
+		t.Error(got)
+	}
+	p := configure(t, h, "cloud", nil)
+	if p.Active || !p.Up || string(p.Config) != `{"api_key":"****cdef"}` {
+		t.Errorf("configured: %+v %s", p, p.Config)
+	}
+	if got := where(t, h, brig.Placement{}); got != "fake (active)" {
+		t.Errorf("it was not made active: %s", got)
+	}
+	if got := where(t, h, brig.Placement{Provider: "cloud"}); got != "cloud (asked for)" {
+		t.Error(got)
+	}
+	if err := h.ActivateProvider(ctx, "cloud"); err != nil {
+		t.Fatal(err)
+	}
+	if got := where(t, h, brig.Placement{}); got != "cloud (active)" {
+		t.Error(got)
+	}
+	// The masked value that is saved back keeps the secret.
+	first := s.last("cloud")
+	p = configure(t, h, "cloud", func(c *brig.ProviderConfig) {
+		c.Config = json.RawMessage(`{"api_key":"****cdef","timeout":7}`)
+		c.Terms = &brig.Terms{Region: "eu"}
+	})
+	if now := s.last("cloud"); now == first || now.config.Key != cloudKey || now.config.Timeout != 7 {
+		t.Errorf("the change: %+v", now.config)
+	}
+	eventually(t, first.closed.Load) // when its last machine is gone
+	if p.Terms.Region != "eu" {
+		t.Errorf("terms %+v", p.Terms)
+	}
+	rows, err := h.store.Settings(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if strings.Contains(string(r.Value), cloudKey) {
+			t.Errorf("%s has the secret: %s", r.Name, r.Value)
+		}
+	}
+	for name, c := range map[string]struct {
+		id, config string
+		kind       brig.Kind
+		fields     int
+	}{
+		"unknown":        {"mars", `{}`, brig.InvalidConfig, 0},
+		"bad id":         {"../x", `{}`, brig.InvalidArgument, 0},
+		"two bad fields": {"cloud@b", `{"timeout":1}`, brig.InvalidConfig, 2},
+		"home":           {"fake", `{"a":1}`, brig.InvalidArgument, 0},
+		"no object":      {"cloud", `[]`, brig.InvalidConfig, 1},
+	} {
+		_, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: c.id, Config: json.RawMessage(c.config)})
+		if told := brig.AsError(err); err == nil || told.Kind != c.kind || len(told.Fields) != c.fields || told.Hint == "" {
+			t.Errorf("%s: %+v", name, told)
+		}
+	}
+	// What is active or used stays.
+	if err := h.RemoveProvider(ctx, "cloud"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("remove the active one: %v", err)
+	}
+	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ActivateProvider(ctx, "fake"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RemoveProvider(ctx, "cloud"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("remove one that is used: %v", err)
+	}
+	if err := h.Remove(ctx, "box"); err != nil {
+		t.Fatal(err)
+	}
+	last := s.last("cloud")
+	if err := h.RemoveProvider(ctx, "cloud"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, last.closed.Load)
+	if got := where(t, h, brig.Placement{Provider: "cloud", Only: true}); !strings.HasPrefix(got, "SB015") {
+		t.Error(got)
+	}
+}
+
+// A test that fails changes nothing.
+func TestProviderTests(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	_, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "cloud", Config: json.RawMessage(`{"api_key":"refused-by-the-cloud"}`), Test: true, Activate: true})
+	if told := brig.AsError(err); told == nil || told.Kind != brig.ConnectionFailed || !strings.Contains(told.Message, "the key is refused") {
+		t.Errorf("a test that fails: %v", err)
+	}
+	if rows, err := h.store.Settings(ctx); err != nil || len(rows) != 0 {
+		t.Errorf("it left %v, %v", rows, err)
+	}
+	got, err := h.TestProvider(ctx, brig.ProviderConfig{ID: "cloud", Config: json.RawMessage(`{"api_key":"` + cloudKey + `"}`)})
+	if err != nil || got.Latency == 0 {
+		t.Fatalf("test: %+v, %v", got, err)
+	}
+	var left []*brig.Record
+	if err := h.store.All(ctx, func(r *brig.Record) error { left = append(left, r); return nil }); err != nil || len(left) != 0 {
+		t.Errorf("the test left %v, %v", left, err)
+	}
+	c := s.last("cloud")
+	eventually(t, c.closed.Load)
+	if len(c.Machines()) != 0 {
+		t.Errorf("the test left machines %v", c.Machines())
+	}
+}
+
+func TestFallback(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := where(t, h, brig.Placement{}); got != "cloud (first of the order)" {
+		t.Error(got)
+	}
+	s.last("cloud").down.Store(true)
+	// The first call finds out, and the ones after it know.
+	if got := where(t, h, brig.Placement{}); got != "fake (fallback: cloud failed) cloud SB003" {
+		t.Error(got)
+	}
+	if got := where(t, h, brig.Placement{}); got != "fake (fallback: cloud is unavailable)" {
+		t.Error(got)
+	}
+	box, err := h.Create(ctx, brig.Spec{Name: "box"})
+	if err != nil || box.Provider != "fake" || box.Route.Reason != "fallback: cloud is unavailable" {
+		t.Fatalf("%+v, %v", box, err)
+	}
+	// An operation that was tried twice is on record as one that succeeded.
+	if got := where(t, h, brig.Placement{Provider: "cloud", Only: true}); !strings.HasPrefix(got, "SB003: the cloud does not answer") {
+		t.Error(got)
+	}
+	s.last("cloud").down.Store(false)
+	eventually(t, func() bool { return where(t, h, brig.Placement{}) == "cloud (first of the order)" })
+}
+
+// Every operation that was acknowledged has one intent and one outcome, also if
+// it was tried twice.
+func TestFallbackAudit(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	if err := h.SetRouting(ctx, "acme", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.last("cloud").down.Store(true)
+	if got := where(t, h, brig.Placement{}); !strings.HasPrefix(got, "fake") {
+		t.Fatal(got)
+	}
+	events, err := h.store.Events(ctx, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pair struct{ intents, finished, failed int }
+	by := map[brig.ID]*pair{}
+	for _, x := range events {
+		if x.Op != "run" {
+			continue
+		}
+		p := by[x.Sandbox]
+		if p == nil {
+			p = &pair{}
+			by[x.Sandbox] = p
+		}
+		switch {
+		case x.Phase == brig.Intent:
+			p.intents++
+		case x.Kind == "":
+			p.finished++
+		default:
+			p.failed++
+		}
+	}
+	good := 0
+	for id, p := range by {
+		if p.intents != 1 || p.finished+p.failed != 1 {
+			t.Errorf("%s: %+v", id, *p)
+		}
+		good += p.finished
+	}
+	if good != 1 || len(by) != 2 {
+		t.Errorf("%d attempts, of which %d succeeded", len(by), good)
+	}
+}
+
+// A run that could be made nowhere does not count.
+func TestFallbackDoesNotCount(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.last("cloud").down.Store(true)
+	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no room")
+	for _, place := range []brig.Placement{{}, {Provider: "fake", Only: true}} {
+		if got := where(t, h, place); !strings.HasPrefix(got, "SB004: no room") {
+			t.Error(got)
+		}
+	}
+	lines, err := h.TenantUsage(ctx, brig.UsageQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		if l.Executions != 0 {
+			t.Errorf("%d executions are counted", l.Executions)
+		}
+	}
+}
+
+func TestOverflow(t *testing.T) {
+	h, _ := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	if _, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "fake", Terms: &brig.Terms{Max: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetRouting(ctx, "", brig.Routing{Overflow: []string{"cloud"}}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := h.Create(ctx, brig.Spec{Name: "base"})
+	if err != nil || first.Provider != "fake" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if got := where(t, h, brig.Placement{}); got != "cloud (overflow: fake is full)" {
+		t.Error(got)
+	}
+	if got := where(t, h, brig.Placement{Provider: "fake", Only: true}); !strings.HasPrefix(got, "SB008: the provider fake is full") {
+		t.Error(got)
+	}
+	if err := h.Remove(ctx, "base"); err != nil {
+		t.Fatal(err)
+	}
+	if got := where(t, h, brig.Placement{}); got != "fake (active)" {
+		t.Error(got)
+	}
+}
+
+// TestSwitchUnderLoad: no run fails while the active provider changes, and
+// none ends at a provider that was closed.
+func TestSwitchUnderLoad(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	var wg sync.WaitGroup
+	var failed atomic.Int64
+	seen := sync.Map{}
+	done := make(chan struct{})
+	const runs = 1000
+	work := make(chan struct{}, runs)
+	for range runs {
+		work <- struct{}{}
+	}
+	close(work)
+	for range 4 {
+		wg.Go(func() {
+			for range work {
+				o, err := echo(t, h, brig.Placement{})
+				if err != nil {
+					failed.Add(1)
+					t.Error(err)
+					continue
+				}
+				seen.Store(o.Route.Provider, true)
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			if failed.Load() != 0 {
+				t.Errorf("%d runs failed", failed.Load())
+			}
+			for _, id := range []string{"fake", "cloud"} {
+				if _, ok := seen.Load(id); !ok {
+					t.Errorf("no run was at %s", id)
+				}
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, c := range s.opened["cloud"] {
+				if c.late.Load() {
+					t.Error("a machine was made at a provider that was closed")
+				}
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		// The provider changes, and its configuration with it.
+		configure(t, h, "cloud", func(c *brig.ProviderConfig) {
+			c.Config = json.RawMessage(fmt.Sprintf(`{"api_key":"%s","timeout":%d}`, cloudKey, 5+i%100))
+		})
+		if err := h.ActivateProvider(ctx, []string{"cloud", "fake"}[i%2]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Another server's change is seen within a second, and what is written by hand.
+func TestHotReload(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	rows := []brig.Setting{
+		{Name: brig.SettingConfig("cloud"), Type: "json", Value: []byte(`{"api_key":"` + cloudKey + `"}`), Updated: time.Now()},
+		{Name: brig.SettingProvider, Type: "string", Value: []byte("cloud"), Updated: time.Now()},
+	}
+	if err := h.store.PutSettings(ctx, rows); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return where(t, h, brig.Placement{}) == "cloud (active)" })
+	if s.last("cloud").config.Key != cloudKey {
+		t.Error("the key did not come")
+	}
+	// What cannot be opened says why, and harms nobody else.
+	rows[0].Value, rows[0].Updated = []byte(`{"api_key":"refused-by-the-cloud"}`), time.Now()
+	if err := h.store.PutSettings(ctx, rows[:1]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return strings.Contains(where(t, h, brig.Placement{}), "the key is refused") })
+	if got := where(t, h, brig.Placement{Provider: "fake"}); got != "fake (asked for)" {
+		t.Error(got)
+	}
+	list, err := h.Providers(ctx)
+	if err != nil || len(list) != 2 || list[1].Up || !strings.Contains(list[1].Why, "refused") {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+func TestNoProvider(t *testing.T) {
+	h, _ := above(t, func(o *engine.Options) { o.Active = engine.NoProvider })
+	_, err := echo(t, h, brig.Placement{})
+	if told := brig.AsError(err); told == nil || told.Kind != brig.NotInitialized || told.Kind.Code() != "SB001" || told.Hint == "" {
+		t.Errorf("%+v", told)
+	}
+	if got := where(t, h, brig.Placement{Provider: "fake"}); got != "fake (asked for)" {
+		t.Error(got)
+	}
+}
+
+// What a provider cannot enforce never goes there.
+func TestNeverUnenforced(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	s.last("cloud").NoUplink = true
+	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
+		t.Fatal(err)
+	}
+	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "api.example.com"}}}
+	o, err := h.Run(ctx, brig.Program{Command: []string{"echo"}, Egress: rules}, brig.IO{})
+	if err != nil || o.Route.Provider != "fake" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	_, err = h.Run(ctx, brig.Program{Command: []string{"echo"}, Egress: rules, Placement: brig.Placement{Provider: "cloud", Only: true}}, brig.IO{})
+	if told := brig.AsError(err); told == nil || told.Kind != brig.FailedPrecondition || told.Field != "egress" {
+		t.Errorf("%+v", told)
+	}
+}
+
+// The next server finds what was at a provider, and one that is not configured
+// any more keeps nobody from forgetting a sandbox.
+func TestRecoverElsewhere(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", func(c *brig.ProviderConfig) { c.Activate = true })
+	for _, name := range []string{"one", "two"} {
+		if _, err := h.Create(ctx, brig.Spec{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := s.last("cloud")
+	h.Close()
+	o := h.Options
+	again := brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.Site, *cloudConfig) (brig.Provider, error) { return old, nil })
+	o.Drivers = []brig.Driver{again}
+	e := engine.New(ctx, o)
+	defer e.Close()
+	if err := e.Recover(ctx); err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.Exec(ctx, "one", brig.Command{Argv: []string{"echo", "still"}}, brig.IO{})
+	if err != nil || string(res.Stdout.Head) != "still\n" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	e.Close()
+	if err := o.Store.PutSettings(ctx, []brig.Setting{{Name: brig.SettingConfig("cloud")}, {Name: brig.SettingProvider}}); err != nil {
+		t.Fatal(err)
+	}
+	e = engine.New(ctx, o)
+	defer e.Close()
+	if err := e.Recover(ctx); err == nil || !strings.Contains(err.Error(), "not configured any more") {
+		t.Errorf("recover without the provider: %v", err)
+	}
+	if got, err := e.Get(ctx, "two"); err != nil || got.Provider != "cloud" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := e.Remove(ctx, "two"); err != nil {
+		t.Errorf("forget it: %v", err)
+	}
+}
+
+// runner is a provider without machines.
+type runner struct {
+	brig.Provider
+	fail func(n int64) error
+	ran  atomic.Int64
+}
+
+func (r *runner) Capabilities() brig.Capabilities {
+	return brig.Capabilities{Name: "far", Isolation: "theirs", RunsOnly: true}
+}
+
+func (r *runner) Sweep(context.Context, map[brig.ID]bool) (int, error) { return 0, nil }
+
+func (r *runner) Run(_ context.Context, _ brig.ID, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+	if err := r.fail(r.ran.Add(1)); err != nil {
+		return nil, err
+	}
+	return &brig.Outcome{Result: brig.Result{Done: true, Stdout: brig.Output{Head: []byte(fmt.Sprint(p.Command, p.Timeout > 0, p.Limits.Memory > 0))}}}, nil
+}
+
+func TestRunsOnly(t *testing.T) {
+	far := &runner{fail: func(int64) error { return nil }}
+	h, _ := above(t, func(o *engine.Options) {
+		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.Site, *struct{}) (brig.Provider, error) { return far, nil }))
+	})
+	ctx := as(t, brig.Operator)
+	if _, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "far", Activate: true}); err != nil {
+		t.Fatal(err)
+	}
+	// A test runs a program there, and is no execution.
+	if tried, err := h.TestProvider(ctx, brig.ProviderConfig{ID: "far"}); err != nil || far.ran.Load() != 1 {
+		t.Errorf("a test: %+v, %v, %d programs", tried, err, far.ran.Load())
+	}
+	o, err := echo(t, h, brig.Placement{})
+	if err != nil || string(o.Stdout.Head) != "[echo hi] true true" || o.Route.Provider != "far" || o.Sandbox == "" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if kept, err := h.GetRun(ctx, o.Sandbox); err != nil || kept.Route.Provider != "far" {
+		t.Errorf("its outcome: %+v, %v", kept, err)
+	}
+	if test, err := h.TestProvider(ctx, brig.ProviderConfig{ID: "far"}); err != nil || test.Latency == 0 || test.Code != "" {
+		t.Errorf("test: %+v, %v", test, err)
+	}
+	if _, err := h.Create(ctx, brig.Spec{}); brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Field != "placement" {
+		t.Errorf("a sandbox that stays: %v", err)
+	}
+	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"far", "fake"}}); err != nil {
+		t.Fatal(err)
+	}
+	if box, err := h.Create(ctx, brig.Spec{}); err != nil || box.Provider != "fake" {
+		t.Errorf("a sandbox that stays goes to who has them: %+v, %v", box, err)
+	}
+	// What may have run is run again only if nothing can have come out.
+	began := brig.Errorf(brig.Unavailable, "it went away").Because(brig.ErrBegan)
+	far.fail = func(int64) error { return began }
+	if got := where(t, h, brig.Placement{}); got != "fake (fallback: far failed) far SB009" {
+		t.Error(got)
+	}
+	far.fail = func(int64) error { return nil }
+	eventually(t, func() bool { return strings.HasPrefix(where(t, h, brig.Placement{}), "far") })
+	far.fail = func(int64) error { return began }
+	_, err = h.Run(ctx, brig.Program{Command: []string{"cat"}, Placement: brig.Placement{Provider: "far"}}, brig.IO{Stdin: strings.NewReader("once")})
+	if !errors.Is(err, began) && brig.KindOf(err) != brig.Unavailable {
+		t.Errorf("input can be given once: %v", err)
+	}
+}
+
+// The secret of a provider is sealed with the newest key when keys rotate.
+func TestProviderSecretsRotate(t *testing.T) {
+	h, s := above(t, nil)
+	ctx := as(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	sealedNow := func() string {
+		rows, err := h.store.Settings(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(rows[0].Value)
+	}
+	before := sealedNow()
+	if _, err := h.RotateKey(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if after := sealedNow(); after == before || !strings.Contains(after, h.Options.Keys.Primary()) {
+		t.Errorf("before %s\nafter %s", before, after)
+	}
+	first := s.last("cloud")
+	eventually(t, func() bool { return s.last("cloud") != first })
+	if s.last("cloud").config.Key != cloudKey {
+		t.Error("the key did not survive")
+	}
+}

@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/provider/fake"
+)
+
+// forging makes machines whose agents say of executions what they are told to.
+type forging struct {
+	*fake.Provider
+	says map[brig.ID]*atomic.Pointer[[]*brig.Execution]
+}
+
+type forged struct {
+	brig.Instance
+	says *atomic.Pointer[[]*brig.Execution]
+}
+
+// Create implements brig.Provider.
+func (p *forging) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	in, err := p.Provider.Create(ctx, id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	p.says[id] = &atomic.Pointer[[]*brig.Execution]{}
+	return &forged{in, p.says[id]}, nil
+}
+
+// Execs implements brig.Instance.
+func (in *forged) Execs(ctx context.Context) ([]*brig.Execution, error) {
+	if says := in.says.Load(); says != nil {
+		return *says, nil
+	}
+	return in.Instance.Execs(ctx)
+}
+
+// Whose an execution is, the connection says on which an agent answers, and
+// nothing that it answers with: one that says how another sandbox's execution
+// ended changes nothing there, and makes none of its own.
+func TestIdentityIsTheChannel(t *testing.T) {
+	p := &forging{Provider: &fake.Provider{}, says: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
+	h := newHouse(t, func(o *engine.Options) { o.Provider = p })
+	acme := as(t, brig.Member)
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member})
+	start := func(ctx context.Context, name string) (brig.ID, string) {
+		t.Helper()
+		box, err := h.Create(ctx, brig.Spec{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := make(chan string, 1)
+		go func() {
+			_, _ = h.Exec(ctx, name, brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(s string) { id <- s }})
+		}()
+		return box.ID, <-id
+	}
+	victim, theirs := start(acme, "victim")
+	liar, own := start(rival, "liar")
+	end := func(box brig.ID, exec string) *brig.Execution {
+		return &brig.Execution{Sandbox: box, Command: brig.Command{Argv: []string{"forged"}}, Result: brig.Result{ExecID: exec, Done: true, ExitCode: 66}}
+	}
+	for name, said := range map[string]*brig.Execution{
+		"another's execution":                    end(liar, theirs),
+		"another's execution as another sandbox": end(victim, theirs),
+		"its own, as another sandbox":            end(victim, own),
+		"one that never was":                     end(liar, "exnone"),
+		"one without a name":                     end("", ""),
+	} {
+		p.says[liar].Store(&[]*brig.Execution{said})
+		mine, err := h.ListExecs(rival, "liar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := h.GetExec(acme, "victim", theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := h.ListExecs(acme, "victim")
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := x.Done || len(all) != 1 || all[0].Done || len(mine) != 1 || mine[0].Sandbox != liar || mine[0].ExecID != own || mine[0].Command.Argv[0] != "sleep"
+		if escaped {
+			t.Errorf("%s: the victim's is %+v of %d, the liar has %+v", name, x, len(all), mine)
+		}
+		attack.Tried("GST-02", "an agent tells of "+name, escaped)
+	}
+	// The control: on the victim's own connection the same words are believed.
+	p.says[victim].Store(&[]*brig.Execution{end(victim, theirs)})
+	x, err := h.GetExec(acme, "victim", theirs)
+	seen := err == nil && x.Done && x.ExitCode == 66
+	if !seen {
+		t.Errorf("the victim's own agent is not believed: %+v, %v", x, err)
+	}
+	attack.Seen("GST-02", "the same, said on the victim's connection", "a connection for each sandbox", seen)
+}

@@ -1,0 +1,180 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/mem"
+)
+
+// seen is an observer that remembers.
+type seen struct {
+	mu      sync.Mutex // guards the fields below
+	ran     []brig.Ran
+	refused map[string]int
+	made    map[brig.MadeFor]int
+	gone    []brig.ExitReason
+	tried   []error
+}
+
+func (s *seen) Ran(r brig.Ran) { s.note(func() { s.ran = append(s.ran, r) }) }
+func (s *seen) Refused(op string, kind brig.Kind) {
+	s.note(func() { s.refused[op+" "+string(kind)]++ })
+}
+func (s *seen) Made(m brig.Making)                 { s.note(func() { s.made[m.For]++ }) }
+func (s *seen) Gone(_ string, why brig.ExitReason) { s.note(func() { s.gone = append(s.gone, why) }) }
+func (s *seen) Restarted(string, string)           {}
+func (s *seen) Tried(_ string, _ time.Duration, err error) {
+	s.note(func() { s.tried = append(s.tried, err) })
+}
+
+func (s *seen) note(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *seen) last(t *testing.T) brig.Ran {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ran) == 0 {
+		t.Fatal("nothing was told")
+	}
+	return s.ran[len(s.ran)-1]
+}
+
+// watched is an engine that is observed, on a provider that is not real.
+func watched(t *testing.T, change func(*engine.Options)) (*engine.Engine, *seen, context.Context) {
+	t.Helper()
+	s := &seen{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	store := mem.New()
+	if err := store.PutTenant(t.Context(), &brig.Tenant{Name: "acme", Quota: brig.Quota{ExecutionsPerDay: 6}}); err != nil {
+		t.Fatal(err)
+	}
+	o := engine.Options{
+		Store: store, Provider: &fake.Provider{}, Images: &images{}, Bounds: brig.DefaultBounds(), Observer: s,
+		Rates: map[string]brig.Rate{fake.Name: {PerCall: 1, PerGiBSecond: 1e9}},
+	}
+	change(&o)
+	e := engine.New(t.Context(), o)
+	t.Cleanup(e.Close)
+	return e, s, brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
+}
+
+// An execution is told once, with how it ended and what it cost, before its
+// caller has the answer; so is one that never began.
+func TestObserved(t *testing.T) {
+	e, s, ctx := watched(t, func(*engine.Options) {})
+	if _, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}, Labels: map[string]string{"team": "a"}}, brig.IO{}); err != nil {
+		t.Fatal(err)
+	}
+	r := s.last(t)
+	if r.Status != brig.RunSuccess || r.Kind != "" || r.Provider != fake.Name || r.Op != "run" || r.Tenant != "acme" || r.Language != "command" || r.Sandbox == "" {
+		t.Errorf("told %+v", r)
+	}
+	limits := brig.DefaultBounds().Default
+	if want := (brig.Rate{PerCall: 1, PerGiBSecond: 1e9}).Cost(1, r.Duration, limits.Memory); r.Cost != want || r.Cost < 1 {
+		t.Errorf("it cost %v, want %v", r.Cost, want)
+	}
+	for _, label := range []string{"", "team"} {
+		lines, err := e.TenantUsage(ctx, brig.UsageQuery{Label: label})
+		if err != nil || len(lines) != 1 || lines[0].Cost != r.Cost {
+			t.Errorf("usage by %q is %+v: %v", label, lines, err)
+		}
+	}
+	if _, err := e.Run(ctx, brig.Program{Command: []string{"exit", "7"}}, brig.IO{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.last(t); r.Status != brig.RunError || r.ExitCode != 7 || r.Kind != "" {
+		t.Errorf("told %+v", r)
+	}
+	if _, err := e.Run(ctx, brig.Program{Command: []string{"oom"}}, brig.IO{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.last(t); r.Status != brig.RunOutOfMemory || r.Kind != brig.OutOfMemory {
+		t.Errorf("told %+v", r)
+	}
+	if _, err := e.Run(ctx, brig.Program{Language: "klingon", Code: "x"}, brig.IO{}); err == nil {
+		t.Fatal("there is Klingon")
+	}
+	if r := s.last(t); r.Status != brig.RunRefused || r.Kind != brig.InvalidArgument || r.Language != "other" || r.Provider != brig.NoProvider || r.Cost != 0 || r.ExitCode != -1 {
+		t.Errorf("told %+v", r)
+	}
+	if _, err := e.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if l := e.Load(); l.Sandboxes[fake.Name] != 1 || l.Executions[fake.Name] != 0 {
+		t.Errorf("what goes on: %+v", l)
+	}
+	p, err := e.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"echo", "hi"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if s.last(t).Op == "process.start" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if r := s.last(t); r.Op != "process.start" || r.Status != brig.RunSuccess || r.Cost < 1 || p.PID == 0 {
+		t.Errorf("told of a process %+v", r)
+	}
+	if _, err := e.Kill(ctx, "box"); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.gone) != 1 || s.gone[0] != brig.Killed || s.made[brig.MadeCaller] != 4 || s.refused["run invalid_argument"] != 1 || len(s.ran) != 5 {
+		t.Errorf("gone %v, made %v, refused %v, %d executions", s.gone, s.made, s.refused, len(s.ran))
+	}
+	if l := e.Load(); l.Sandboxes[fake.Name] != 0 {
+		t.Errorf("what goes on after all: %+v", l)
+	}
+}
+
+// lame is a provider that makes nothing.
+type lame struct{ fake.Provider }
+
+func (*lame) Create(context.Context, brig.ID, brig.Spec, time.Time) (brig.Instance, error) {
+	return nil, brig.Errorf(brig.CreationFailed, "no")
+}
+
+// Trials tell a provider that works from one that does not, and leave nothing.
+func TestTrials(t *testing.T) {
+	good := &fake.Provider{}
+	for name, c := range map[string]struct {
+		provider brig.Provider
+		fails    bool
+	}{"good": {good, false}, "lame": {&lame{}, true}} {
+		e, s, _ := watched(t, func(o *engine.Options) { o.Provider, o.Trial = c.provider, 20*time.Millisecond })
+		if err := e.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var tried []error
+		for range 500 {
+			s.mu.Lock()
+			tried = s.tried
+			s.mu.Unlock()
+			if len(tried) > 1 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if len(tried) < 2 || (tried[0] != nil) != c.fails {
+			t.Errorf("%s: trials ended with %v", name, tried)
+		}
+		e.Close()
+		if len(s.ran) != 0 {
+			t.Errorf("%s: a trial is told as an execution", name)
+		}
+	}
+	if left := good.Machines(); len(left) != 0 {
+		t.Errorf("trials left %v", left)
+	}
+}

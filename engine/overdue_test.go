@@ -1,0 +1,208 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
+)
+
+// everythingThatTakesTime is how everything that takes time is begun. What it returns ends with
+// the thing itself.
+var everythingThatTakesTime = map[string]func(ctx context.Context, h *house) error{
+	"Exec": func(ctx context.Context, h *house) error {
+		_, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{})
+		return err
+	},
+	"Run": func(ctx context.Context, h *house) error {
+		_, err := h.Run(ctx, brig.Program{Command: []string{"sleep", "60"}}, brig.IO{})
+		return err
+	},
+}
+
+// Whatever goes on when a tenant has used up a day's time ends, at most a
+// quarter of a second late for each thing that does; the caller is told why.
+func TestTimeThatIsUsedUpEndsExecutions(t *testing.T) {
+	for name, begin := range everythingThatTakesTime {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				attack.Case(t, "API-07", name+" that goes on when a day's time is used up")
+				h := newBounded(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
+				ctx := as(t, brig.Admin)
+				if err := h.Recover(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+					t.Fatal(err)
+				}
+				at := time.Now()
+				var wg sync.WaitGroup
+				for range 4 { // which use the same ten seconds
+					wg.Go(func() { wantQuota(t, name, begin(ctx, h), "execution_ms_per_day") })
+				}
+				wg.Wait()
+				if d := time.Since(at); d < 2500*time.Millisecond || d > 3*time.Second {
+					t.Errorf("four used up ten seconds in %v", d)
+				}
+				lines, err := h.TenantUsage(ctx, brig.UsageQuery{})
+				if err != nil || lines[0].ExecutionTime < 10*time.Second || lines[0].ExecutionTime > 12*time.Second {
+					t.Errorf("used: %+v, %v", lines, err)
+				}
+				if s, err := h.Get(ctx, "box"); err != nil || s.State != brig.Running {
+					t.Errorf("the sandbox, whose time is not bounded: %+v, %v", s, err)
+				}
+				wantQuota(t, "one more", begin(ctx, h), "execution_ms_per_day")
+				// The control: whose quota is larger is not ended.
+				bounded(t, h.store, brig.Quota{}, brig.Ceilings{})
+				operator := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
+				if _, err := h.UpdateTenant(operator, brig.Tenant{Name: "acme", Quota: brig.Quota{ExecutionTimePerDay: time.Hour}}); err != nil {
+					t.Fatal(err)
+				}
+				err = begin(ctx, h)
+				if err != nil {
+					t.Errorf("with an hour: %v", err)
+				}
+				attack.Seen("API-07", "the same with an hour a day", "ten seconds a day", err == nil)
+				h.Close()
+			})
+		})
+	}
+}
+
+// Processes and commands that outlive their callers have nobody who waits for
+// them, and end all the same.
+func TestTimeThatIsUsedUpEndsWhatIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBounded(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
+		ctx := as(t, brig.Admin)
+		if err := h.Recover(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"box", "survivor"} {
+			if _, err := h.Create(ctx, brig.Spec{Name: name, TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "60"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, leave := context.WithCancel(ctx)
+		_, err = h.Exec(gone, "survivor", brig.Command{Argv: []string{"sleep", "60"}, Survive: true}, brig.IO{Started: func(string) { leave() }})
+		if err == nil {
+			t.Fatal("the caller went away and was answered")
+		}
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		list, err := h.Processes("box").List(ctx)
+		if err != nil || len(list) != 1 || list[0].PID != p.PID || list[0].Result == nil || list[0].Result.Signal == "" {
+			t.Errorf("processes %+v, %v", list, err)
+		}
+		s, err := h.Get(ctx, "survivor")
+		if err != nil || s.State != brig.Ended || s.Exit == nil || s.Exit.Reason != brig.OverTime {
+			t.Errorf("the sandbox of a command that survives: %+v, %v", s, err)
+		}
+		if s, err := h.Get(ctx, "box"); err != nil || s.State != brig.Running {
+			t.Errorf("the other: %+v, %v", s, err)
+		}
+		h.Close()
+	})
+}
+
+// Sandboxes use up what they reserve by living, and end when that is all.
+func TestTimeThatIsUsedUpEndsSandboxes(t *testing.T) {
+	for field, q := range map[string]brig.Quota{
+		"cpu_ms_per_day":      {CPUTimePerDay: 20 * time.Second},
+		"gib_seconds_per_day": {MemoryPerDay: 10},
+	} {
+		t.Run(field, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBounded(t, q, brig.Ceilings{})
+				ctx := as(t, brig.Admin)
+				if err := h.Recover(ctx); err != nil {
+					t.Fatal(err)
+				}
+				spec := brig.Spec{TTL: time.Hour, Limits: brig.Limits{CPUs: 1, Memory: brig.GiB / 2}}
+				for _, spec.Name = range []string{"one", "two"} {
+					if _, err := h.Create(ctx, spec); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := h.Create(brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member}), spec); err != nil {
+					t.Fatal(err)
+				}
+				// A server that is started in between knows what was used, and ends
+				// what the one before began.
+				time.Sleep(5 * time.Second)
+				h.Close()
+				h.Engine = engine.New(t.Context(), h.Options)
+				if err := h.Recover(ctx); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error)
+				go func() {
+					_, err := h.Exec(ctx, "one", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{})
+					done <- err
+				}()
+				wantQuota(t, "what goes on in one", <-done, field)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				for _, name := range []string{"one", "two"} {
+					s, err := h.Get(ctx, name)
+					if err != nil || s.Exit == nil || s.Exit.Reason != brig.OverTime {
+						t.Fatalf("%s: %+v, %v", name, s, err)
+					}
+					if life := s.Ended.Sub(s.Created); life < 10*time.Second || life > 12*time.Second {
+						t.Errorf("%s lived for %v, and there was time for 10s", name, life)
+					}
+				}
+				rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Viewer})
+				if s, err := h.Get(rival, "two"); err != nil || s.State != brig.Running {
+					t.Errorf("another tenant's: %+v, %v", s, err)
+				}
+				_, err := h.Create(ctx, brig.Spec{})
+				wantQuota(t, "one more", err, field)
+				time.Sleep(brig.AsError(err).RetryAfter)
+				if _, err := h.Create(ctx, brig.Spec{}); err != nil {
+					t.Errorf("on the next day: %v", err)
+				}
+				h.Close()
+			})
+		})
+	}
+}
+
+// The outcome of a one-shot is found by its scoped id, within its tenant and
+// in all its parts.
+func TestGetRunByScopedID(t *testing.T) {
+	h := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	o, err := h.Run(ctx, brig.Program{Name: "job", Command: []string{"echo", "hi"}}, brig.IO{})
+	if err != nil || o.ID == "" {
+		t.Fatal(o, err)
+	}
+	id := string(o.ID)
+	if got, err := h.GetRun(ctx, "acme:job:"+id); err != nil || got.ID != o.ID || string(got.Stdout.Head) != string(o.Stdout.Head) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member})
+	if _, err := h.Run(rival, brig.Program{Name: "job", Command: []string{"echo"}}, brig.IO{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ctx  context.Context
+		name string
+	}{
+		{ctx, "rival:job:" + id}, {ctx, "acme:other:" + id}, {ctx, "acme:job:" + id[:len(id)-1] + "z"}, {ctx, "acme:job:"}, {ctx, "acme:job"},
+		{ctx, ":job:" + id}, {rival, "acme:job:" + id}, {rival, "rival:job:" + id},
+	} {
+		if got, err := h.GetRun(c.ctx, c.name); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// A step that cannot be one is refused before anything is made, by the name of
+// the field.
+func TestStepsThatAreRefused(t *testing.T) {
+	e := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	deep := strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)
+	for name, c := range map[string]struct {
+		p     brig.Program
+		field string
+	}{
+		"another language": {brig.Program{Language: brig.JavaScript, Code: "1", Step: &brig.Step{}}, "step"},
+		"arguments":        {brig.Program{Language: brig.Python, Code: "1", Arguments: json.RawMessage("{}"), Step: &brig.Step{}}, "arguments"},
+		"count":            {brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{Count: -1}}, "step.count"},
+		"no JSON":          {brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{State: json.RawMessage(`{"v":`)}}, "step.state"},
+		"no object":        {brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{State: json.RawMessage(`[1]`)}}, "step.state"},
+		"too deep":         {brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{State: json.RawMessage(deep)}}, "step.state"},
+		"too much":         {brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{State: json.RawMessage(`{"a":"` + strings.Repeat("x", brig.MaxState) + `"}`)}}, "step.state"},
+		"a command":        {brig.Program{Command: []string{"true"}, Step: &brig.Step{}}, "step"},
+	} {
+		_, err := e.Run(ctx, c.p, brig.IO{})
+		if brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != c.field {
+			t.Errorf("%s: %v, field %q", name, err, brig.AsError(err).Field)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/store/mem"
+	"github.com/brig-run/brig/tool"
+)
+
+// say is a tool that returns a value.
+func say(value string) brig.Tool { return brig.Tool{Name: "f", Source: "return " + value} }
+
+// A box serves one call after the other.
+func TestToolBoxes(t *testing.T) {
+	e := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	first, err := e.RunTool(ctx, say("1"))
+	if err != nil || first.Text != "1" || first.Reused || first.Name != "f" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second, err := e.RunTool(ctx, say("2"))
+	if err != nil || second.Text != "2" || !second.Reused || second.Sandbox != first.Sandbox {
+		t.Fatalf("%+v, %v", second, err)
+	}
+}
+
+// Nobody can make a sandbox that is taken for a box: it would be given a
+// tenant's tools and their secrets.
+func TestToolLabelsAreReserved(t *testing.T) {
+	e := newHouse(t, nil)
+	ctx := as(t, brig.Member)
+	for k, ok := range map[string]bool{"brig.tool.ready": false, "brig.tool.": false, "brig.tool": true, "brig.e2b/door": true, "tool": true} {
+		labels := map[string]string{k: "x"}
+		_, create := e.Create(ctx, brig.Spec{Labels: labels})
+		_, run := e.Run(ctx, brig.Program{Command: []string{"echo"}, Labels: labels}, brig.IO{})
+		for what, err := range map[string]error{"a sandbox": create, "a program": run} {
+			if (err == nil) != ok || err != nil && brig.AsError(err).Field != "labels" {
+				t.Errorf("%s with %q: %v", what, k, err)
+			}
+		}
+	}
+	res, err := e.RunTool(ctx, say("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := e.Get(ctx, res.Sandbox); err != nil || b.Spec.Labels["brig.tool.ready"] == "" {
+		t.Errorf("the server's own box: %+v, %v", b, err)
+	}
+}
+
+// withPackages lets an engine install packages of tools.
+func withPackages(t *testing.T) func(*engine.Options) {
+	shelf := &tool.Shelf{Dir: filepath.Join(t.TempDir(), "layers"), Largest: brig.GiB}
+	return func(o *engine.Options) { o.Tools.Layers = shelf }
+}
+
+// after is the server that comes after another one, whose machines go on.
+func (h *house) after(t *testing.T, change func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Keys: ring(t)}
+	if change != nil {
+		change(&o)
+	}
+	e := engine.New(t.Context(), o)
+	t.Cleanup(e.Close)
+	if err := e.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A server that dies while packages are installed leaves no box that lacks
+// them, and one that has them is used again.
+func TestToolBoxesWithoutPackages(t *testing.T) {
+	packages := withPackages(t)
+	h := newHouse(t, packages)
+	ctx := as(t, brig.Member)
+	with := say("1")
+	with.Python = []string{"cowsay"}
+	var cut []*brig.Sandbox
+	h.provider.OnInstall = func() {
+		page, err := h.List(ctx, brig.ListOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		cut = page.Sandboxes
+	}
+	res, err := h.RunTool(ctx, with)
+	if err != nil || res.Error != nil {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	unready := false
+	for _, b := range cut {
+		unready = unready || b.Spec.Name == res.Sandbox && b.Spec.Labels["brig.tool.ready"] == ""
+	}
+	if b, err := h.Get(ctx, res.Sandbox); err != nil || !unready || b.Spec.Labels["brig.tool.ready"] == "" {
+		t.Fatalf("while packages are installed there are %+v, and then %+v, %v", cut, b, err)
+	}
+	e := h.after(t, packages)
+	if again, err := e.RunTool(ctx, with); err != nil || !again.Reused || again.Sandbox != res.Sandbox {
+		t.Fatalf("a box with its packages: %+v, %v", again, err)
+	}
+	// As it was while they were installed.
+	rec, err := h.store.Get(ctx, "acme", res.Sandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(rec.Spec.Labels, "brig.tool.ready")
+	if err := h.store.Put(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	third, err := h.after(t, packages).RunTool(ctx, with)
+	if err != nil || third.Reused {
+		t.Errorf("a box without its packages: %+v, %v", third, err)
+	}
+	if _, err := h.Get(ctx, res.Sandbox); brig.KindOf(err) != brig.NotFound {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
+// Who renews or removes a setup ends its boxes, also those that the server has
+// found when it started, and no others.
+func TestToolBoxesOfAnEarlierServer(t *testing.T) {
+	for what, end := range map[string]func(*engine.Engine, *testing.T, string) error{
+		"renewed": func(e *engine.Engine, t *testing.T, _ string) error {
+			_, err := e.RenewToolSetup(as(t, brig.Member), brig.ToolLocal)
+			return err
+		},
+		"removed": func(e *engine.Engine, t *testing.T, id string) error {
+			return e.RemoveToolSetup(as(t, brig.Member), id)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHouse(t, nil)
+			ctx := as(t, brig.Member)
+			if _, err := h.Create(ctx, brig.Spec{Name: "other"}); err != nil {
+				t.Fatal(err)
+			}
+			s, err := h.PutToolSetup(ctx, brig.ToolSetup{Kind: brig.ToolLocal})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := h.RunTool(ctx, say("1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rivals, err := h.RunTool(brig.WithActor(ctx, brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member}), say("1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := h.after(t, nil)
+			if err := end(e, t, s.ID); err != nil {
+				t.Fatal(err)
+			}
+			e.Close() // which waits for boxes to end
+			if _, err := h.store.Get(ctx, "acme", res.Sandbox); brig.KindOf(err) != brig.NotFound {
+				t.Errorf("its box stays: %v", err)
+			}
+			for tenant, name := range map[string]string{"acme": "other", "rival": rivals.Sandbox} {
+				if rec, err := h.store.Get(ctx, tenant, name); err != nil || rec.State != brig.Running {
+					t.Errorf("%s of %s: %+v, %v", name, tenant, rec, err)
+				}
+			}
+		})
+	}
+}
+
+// removing is a store in which somebody removes a variable whenever one was read.
+type removing struct {
+	brig.Store
+	armed bool
+}
+
+func (s *removing) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
+	x, err := s.Store.GetToolVariable(ctx, tenant, id)
+	return x, errors.Join(err, s.remove(ctx, x))
+}
+
+func (s *removing) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
+	list, err := s.Store.AllToolVariables(ctx)
+	for _, x := range list {
+		err = errors.Join(err, s.remove(ctx, x))
+	}
+	return list, err
+}
+
+func (s *removing) remove(ctx context.Context, x *brig.SealedToolVariable) error {
+	if !s.armed || x == nil {
+		return nil
+	}
+	return s.DeleteToolVariable(ctx, x.Tenant, x.ID)
+}
+
+// A variable that is removed while it is changed or encrypted anew stays away.
+func TestToolVariablesStayRemoved(t *testing.T) {
+	store := &removing{Store: mem.New()}
+	e := newHouse(t, func(o *engine.Options) { o.Store = store })
+	ctx := as(t, brig.Admin)
+	s, err := e.PutToolSetup(ctx, brig.ToolSetup{Kind: brig.ToolLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, f := range map[string]func(id string) error{
+		"changed": func(id string) error {
+			value := "new"
+			_, err := e.ChangeToolVariable(ctx, id, brig.ToolVariableChange{Value: &value})
+			if brig.KindOf(err) != brig.NotFound {
+				return fmt.Errorf("it was changed: %v", err)
+			}
+			return nil
+		},
+		"encrypted anew": func(string) error {
+			_, err := e.RotateKey(as(t, brig.Operator))
+			return err
+		},
+	} {
+		x, err := e.PutToolVariable(ctx, brig.ToolVariable{Setup: s.ID, Key: "K", Value: "v"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.armed = true
+		if err := f(x.ID); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		store.armed = false
+		if list, err := e.ToolVariables(ctx, s.ID); err != nil || len(list) != 0 {
+			t.Errorf("%s: %+v, %v", what, list, err)
+		}
+	}
+}
+
+// dying is a store in which a box has ended when its record is read.
+type dying struct {
+	brig.Store
+	end func(id string)
+}
+
+func (s *dying) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+	if s.end != nil {
+		s.end(name)
+	}
+	return s.Store.Get(ctx, tenant, name)
+}
+
+// A box that ends before the call is in it is nothing that its caller hears of.
+func TestToolBoxesThatEnd(t *testing.T) {
+	store := &dying{Store: mem.New()}
+	e := newHouse(t, func(o *engine.Options) { o.Store = store })
+	ctx := as(t, brig.Member)
+	first, err := e.RunTool(ctx, say("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := e.Get(ctx, first.Sandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	store.end = func(name string) {
+		if name != string(rec.ID) {
+			return
+		}
+		once.Do(func() {
+			in, err := e.provider.Recover(ctx, rec.ID, brig.Handle{})
+			if err == nil {
+				err = in.Stop(ctx, 0, brig.LeaseExpired)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	second, err := e.RunTool(ctx, say("2"))
+	if err != nil || second.Text != "2" || second.Reused || second.Sandbox == first.Sandbox {
+		t.Errorf("%+v, %v", second, err)
+	}
+}
