@@ -16,9 +16,9 @@ func (l *lines) event(e brig.CodeEvent) error {
 		l.mu.Unlock()
 		return l.send(line{Type: "number_of_executions", Count: &e.Started.Count})
 	case e.Stdout != nil:
-		return l.output("stdout", l.out.text(e.Stdout))
+		return l.output("stdout", l.out.Add(e.Stdout))
 	case e.Stderr != nil:
-		return l.output("stderr", l.err.text(e.Stderr))
+		return l.output("stderr", l.err.Add(e.Stderr))
 	case e.Output != nil:
 		return l.send(result(e.Output))
 	case e.Error != nil:
@@ -86,10 +86,10 @@ func (l *lines) end(err error) error {
 
 // rest sends what was held back of the output.
 func (l *lines) rest() error {
-	if err := l.output("stdout", l.out.flush()); err != nil {
+	if err := l.output("stdout", l.out.Flush()); err != nil {
 		return err
 	}
-	return l.output("stderr", l.err.flush())
+	return l.output("stderr", l.err.Flush())
 }
 
 // forms are the keys of a result, by MIME type.

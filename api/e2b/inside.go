@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -28,10 +29,18 @@ func (d *Door) inside(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	case own && allowPages(w, r):
 		return
+	case t.port == portEnvd && internalPaths[r.URL.Path]:
+		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
+		return
 	}
+	unproven := d.unproven(r, t) // before what was known is forgotten
 	ctx, s, err := d.enter(r, t.id)
 	if err != nil {
 		d.fail(w, r, err)
+		return
+	}
+	if s == nil && unproven {
+		d.deny(w, r, t)
 		return
 	}
 	if s == nil {
@@ -85,14 +94,47 @@ var internalPaths = map[string]bool{
 }
 
 func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
-	switch {
-	case internalPaths[r.URL.Path]:
-		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
-	case d.Envd == nil:
+	if d.Envd == nil {
 		d.fail(w, r, errMissing("the data plane"))
-	default:
-		d.Envd(w, r, d.access(s, d.keyIn(r)))
+		return
 	}
+	d.Envd(w, r, d.access(s, d.keyIn(r)))
+}
+
+// unproven reports whether a request needs a token of its sandbox and has
+// none: only who has one is told that it is gone. To everybody else another
+// tenant's sandbox is as one that never was.
+func (d *Door) unproven(r *http.Request, t target) bool {
+	token := r.Header.Get(headerToken)
+	switch t.port {
+	case portEnvd:
+		if r.URL.Path == "/health" {
+			return false // which clients ask to know whether it is there
+		}
+	case portCode:
+		if token == "" && !executes(r) {
+			return false
+		}
+	default:
+		return false
+	}
+	if token != "" {
+		return !equal(token, d.token(t.id, keyOfToken(token)))
+	}
+	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > mostSigned {
+		return true
+	}
+	got, want := r.URL.Query().Get("signature"), signature(r)
+	return !slices.ContainsFunc(d.known.keys(t.id), func(key string) bool { return equal(got, want(d.token(t.id, key))) })
+}
+
+// deny answers as for a sandbox of which the request shows no token.
+func (d *Door) deny(w http.ResponseWriter, r *http.Request, t target) {
+	if t.port == portCode {
+		d.fail(w, r, errNoToken())
+		return
+	}
+	d.envd(w, r.WithContext(context.WithValue(r.Context(), boundKey{}, noKey)), &brig.Sandbox{ID: brig.ID(t.id)})
 }
 
 // gone answers for a sandbox that is not there, or not any more. Clients take

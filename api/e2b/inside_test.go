@@ -3,6 +3,7 @@ package e2b_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -96,8 +97,9 @@ func TestEnvd(t *testing.T) {
 		body    string
 		headers []string
 	}{
-		{502, `{"sandboxId":"sb9","message":"The sandbox was not found","code":502}`, []string{"E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "49983"}},
-		{502, `{"sandboxId":"` + string(native.ID) + `","message":"The sandbox was not found","code":502}`, []string{"Host", "49983-" + string(native.ID) + ".box.test"}},
+		{401, `no token`, []string{"E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "49983"}},
+		{401, `no token`, []string{"Host", "49983-" + string(native.ID) + ".box.test"}},
+		{401, `no token`, []string{"E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "49983", "X-Access-Token", token1}},
 		{502, `<h1>The sandbox was not found</h1>`, []string{"Host", "80-sb9.box.test", "User-Agent", "Mozilla/5.0", "Accept", "text/html,*/*"}},
 		{400, `{"code":400,"message":"Invalid sandbox port"}`, []string{"E2b-Sandbox-Id", "sb1"}},
 		{400, `{"code":400,"message":"Invalid sandbox port"}`, []string{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "70000"}},
@@ -112,6 +114,18 @@ func TestEnvd(t *testing.T) {
 		if resp.StatusCode != c.status || !strings.Contains(got, c.body) {
 			t.Errorf("%v: %d %s", c.headers, resp.StatusCode, got)
 		}
+	}
+	// Who knows the token of a sandbox is told that it is gone.
+	var ended struct{ SandboxID, EnvdAccessToken string }
+	if err := json.Unmarshal([]byte(made(t, srv.URL, `{"templateID":"base"}`)), &ended); err != nil {
+		t.Fatal(err)
+	}
+	s.end(ended.SandboxID)
+	if resp, got := ask(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983", "X-Access-Token", ended.EnvdAccessToken); resp.StatusCode != 502 || !strings.Contains(got, "The sandbox was not found") {
+		t.Errorf("of a sandbox that ended, with its token: %d %s", resp.StatusCode, got)
+	}
+	if resp, got := ask(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983"); resp.StatusCode != 401 {
+		t.Errorf("of a sandbox that ended, without: %d %s", resp.StatusCode, got)
 	}
 	// The control plane does not answer under a sandbox's host.
 	if _, got := ask(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test"); !strings.HasPrefix(got, "envd GET") {

@@ -28,10 +28,10 @@ type codeContext struct {
 func (d *Door) interpreter(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	token := r.Header.Get(headerToken)
-	execute := len(path) == 1 && path[0] == "execute"
+	execute := executes(r)
 	// Clients show the token where code runs, and not always elsewhere.
 	if (token != "" || execute) && !equal(token, d.token(string(s.ID), d.keyIn(r))) {
-		d.fail(w, r, brig.Errorf(brig.Unauthenticated, "unauthorized access, please provide a valid access token"))
+		d.fail(w, r, errNoToken())
 		return
 	}
 	if token != "" {
@@ -63,6 +63,13 @@ func (d *Door) interpreter(w http.ResponseWriter, r *http.Request, s *brig.Sandb
 	if err != nil {
 		d.failCode(w, r, s, err)
 	}
+}
+
+// executes reports whether r has the code interpreter run something.
+func executes(r *http.Request) bool { return strings.Trim(r.URL.Path, "/") == "execute" }
+
+func errNoToken() error {
+	return brig.Errorf(brig.Unauthenticated, "unauthorized access, please provide a valid access token")
 }
 
 func errMethod() error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf16"
@@ -27,7 +26,7 @@ type lines struct {
 	alive   *time.Timer
 	silence time.Duration
 
-	out, err held // these are RunCode's alone
+	out, err door.Text // these are RunCode's alone
 
 	mu     sync.Mutex // guards the fields below
 	begun  bool
@@ -147,29 +146,4 @@ func ascii(b []byte) []byte {
 		}
 	}
 	return out
-}
-
-// held makes text of bytes: the beginning of a character waits for its end.
-type held struct{ rest []byte }
-
-func (h *held) text(p []byte) string {
-	p = append(h.rest, p...)
-	whole := len(p)
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				whole -= n
-			}
-			break
-		}
-	}
-	h.rest = bytes.Clone(p[whole:])
-	return strings.ToValidUTF8(string(p[:whole]), "\uFFFD")
-}
-
-// flush is the text of what no end came for.
-func (h *held) flush() string {
-	s := strings.ToValidUTF8(string(h.rest), "\uFFFD")
-	h.rest = nil
-	return s
 }

@@ -288,6 +288,10 @@ func envd(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
+	if a.Tenant == "" {
+		http.Error(w, "no token", http.StatusUnauthorized)
+		return
+	}
 	fmt.Fprintf(w, "envd %s %s for %s %d in %s\n", r.Method, r.URL.RequestURI(), a.Tenant, a.Role, s.ID)
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 		fmt.Fprintf(w, "%s=%s\n", k, s.Env[k])
@@ -314,30 +318,19 @@ func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httpt
 // ask makes a request with the key and returns the answer and its body.
 func ask(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
-	// A body of unknown length, as clients send it.
-	req, err := http.NewRequestWithContext(t.Context(), method, url, io.MultiReader(strings.NewReader(body)))
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
-	}
-	req.Header.Set("X-API-KEY", key)
-	if body == "" {
-		req.Body = nil
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		if req.Header.Del(headers[i]); headers[i] == "Host" {
-			req.Host = headers[i+1]
-		} else if headers[i+1] != "" {
-			req.Header.Set(headers[i], headers[i+1])
+		switch name, value := headers[i], headers[i+1]; {
+		case name == "Host":
+			req.Host = value
+		case value == "":
+			req.Header[http.CanonicalHeaderKey(name)] = nil
+		default:
+			req.Header.Set(name, value)
 		}
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b = append(b, "\nbroken off"...)
-	}
-	return resp, string(b)
+	return send(t, req)
 }

@@ -134,7 +134,7 @@ func fromPool(shelves []brig.PoolShelf) wire.Pool {
 	out := wire.Pool{Shelves: []wire.Shelf{}}
 	for _, s := range shelves {
 		out.Shelves = append(out.Shelves, wire.Shelf{
-			Image: s.Image, Language: string(s.Language), Limits: fromLimits(s.Limits),
+			Provider: s.Provider, Image: s.Image, Language: string(s.Language), Limits: fromLimits(s.Limits),
 			Target: s.Target, Ready: s.Ready, Making: s.Making, Hits: s.Hits, Misses: s.Misses, Failed: s.Failed,
 			RefillMS: wire.Millis(s.Refill),
 		})
@@ -167,12 +167,11 @@ func fromContext(c *brig.CodeContext) wire.Context {
 
 func fromCode(r *brig.CodeResult) wire.CodeAnswer {
 	out := wire.CodeAnswer{
-		Context: r.Context, Count: r.Count, Outputs: fromOutputs(r.Stdout, r.Stderr), Results: []wire.Rich{},
+		Context: r.Context, Count: r.Count, Outputs: fromOutputs(r.Stdout, r.Stderr), Results: fromRich(r.Outputs),
 		TimedOut: r.TimedOut, Interrupted: r.Interrupted, Lost: r.Lost,
 		Started: r.Started, DurationMS: wire.Millis(r.Duration), QueuedMS: wire.Millis(r.Queued),
 	}
 	for _, o := range r.Outputs {
-		out.Results = append(out.Results, wire.Rich{Data: o.Data, Main: o.Main})
 		if o.Main {
 			// A guest may say that its text is something else: then there is none.
 			_ = json.Unmarshal(o.Data["text/plain"], &out.Text)
@@ -181,6 +180,15 @@ func fromCode(r *brig.CodeResult) wire.CodeAnswer {
 	if r.Error != nil {
 		e := wire.Exception(*r.Error)
 		out.Error = &e
+	}
+	return out
+}
+
+// fromRich is values in several forms.
+func fromRich(values []brig.Rich) []wire.Rich {
+	out := make([]wire.Rich, 0, len(values))
+	for _, v := range values {
+		out = append(out, wire.Rich{Data: v.Data, Main: v.Main})
 	}
 	return out
 }

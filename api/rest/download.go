@@ -69,15 +69,21 @@ func (a *api) download(w http.ResponseWriter, r *http.Request, q url.Values) err
 		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", want.from, want.from+length-1, e.Size))
 	}
 	w.WriteHeader(status)
+	rest := io.MultiReader(bytes.NewReader(first), body)
+	if !known {
+		return sendFile(w, r, rest, -1)
+	}
+	return sendFile(w, r, io.LimitReader(rest, length), length) // a file may grow meanwhile
+}
+
+// sendFile sends a body after its header, of a length that is known unless it
+// is negative.
+func sendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int64) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	rest := io.MultiReader(bytes.NewReader(first), body)
-	if known {
-		rest = io.LimitReader(rest, length) // a file may grow meanwhile
-	}
-	sent, err := io.Copy(patient{w}, rest)
-	if err == nil && known && sent < length {
+	sent, err := io.Copy(patient{w}, body)
+	if err == nil && sent < length {
 		err = fmt.Errorf("%d of %d bytes: %w", sent, length, io.ErrUnexpectedEOF)
 	}
 	switch {

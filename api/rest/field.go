@@ -19,7 +19,7 @@ var fields = map[string]string{
 // inRequestTerms returns err with its field named as the request names it.
 func inRequestTerms(err error) error {
 	e, ok := errors.AsType[*brig.Error](err)
-	if !ok || e.Field == "" {
+	if !ok || e.Field == "" || e.Kind == brig.InvalidConfig { // fields of a configuration have their own names
 		return err
 	}
 	for end := len(e.Field); end > 0; end = strings.LastIndexAny(e.Field[:end], ".[") {

@@ -50,7 +50,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for f, field := range v.Fields() {
-			if f.Name != "Ephemeral" && f.Name != "Blank" { // the engine's own
+			if f.Name != "Ephemeral" && f.Name != "Blank" && f.Name != "Held" { // the engine's own
 				fill(t, field, n)
 			}
 		}

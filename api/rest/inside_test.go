@@ -266,12 +266,9 @@ func TestInsideCancel(t *testing.T) {
 		},
 	} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} { // before an answer, and after
-			ctx, cancel := context.WithCancel(t.Context())
-			timer := time.AfterFunc(after, cancel)
-			if err := f(ctx); brig.KindOf(err) != brig.Canceled {
+			if err := f(leaving(t, s, after)); brig.KindOf(err) != brig.Canceled {
 				t.Errorf("%s: %v", what, err)
 			}
-			timer.Stop()
 			awaitEnd(t, s)
 		}
 	}

@@ -46,12 +46,22 @@ func JSON(v any) any {
 		return wire.FromTenant(v)
 	case []*brig.Tenant:
 		return fromTenants(v)
+	case []brig.Alert:
+		return wire.FromAlerts(v)
 	case []brig.UsageLine:
 		return wire.FromUsage(v)
 	case *brig.Image:
 		return fromImage(v)
 	case []*brig.Image:
 		return fromImages(v)
+	case []brig.ProviderInfo:
+		return fromProviders(v)
+	case *brig.ProviderInfo:
+		return wire.FromProvider(v)
+	case *brig.ProviderTest:
+		return wire.FromTest(v)
+	case *brig.Routing:
+		return wire.FromRouting(*v)
 	case *brig.Capabilities:
 		return wire.FromCapabilities(v)
 	case *brig.Secret:

@@ -39,12 +39,15 @@ func document(routes []route, o Options) ([]byte, error) {
 			Description: "Runs untrusted code in sandboxes. Names are snake_case, durations whole milliseconds, times RFC 3339.",
 		},
 		Components: &huma.Components{
-			Schemas:         d.registry,
-			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "An API key: brig_…"}},
+			Schemas: d.registry,
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"key":     {Type: "http", Scheme: "bearer", Description: "An API key (brig_…), a grant, or a token of the identity provider's"},
+				"session": {Type: "apiKey", In: "cookie", Name: "brig_session", Description: "A browser's session, __Host-brig_session over https; all but GET needs the header X-Brig-CSRF, too"},
+			},
 		},
-		Security: []map[string][]string{{"key": {}}},
+		Security: []map[string][]string{{"key": {}}, {"session": {}}},
 	}
-	strict := []string{"Limits", "File", "Input", "Terminal", "Quota", "Ceilings"}
+	strict := []string{"Limits", "File", "Input", "Terminal", "Quota", "Ceilings", "Screening", "ScreenRules"}
 	for _, rt := range routes {
 		doc.AddOperation(d.operation(rt))
 		if rt.in != nil {
@@ -140,11 +143,14 @@ func octets() *huma.MediaType {
 }
 
 func (d describer) answer(rt route) map[string]*huma.MediaType {
-	if rt.file {
+	if rt.file || rt.whole {
 		return map[string]*huma.MediaType{wire.Octets: octets()}
 	}
 	if rt.text {
 		return map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}
+	}
+	if rt.page {
+		return map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
 	}
 	if rt.out == nil {
 		return nil

@@ -81,7 +81,8 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 		if !ok || op.OperationID == "" {
 			t.Errorf("%s %s is not described", method, pattern)
 		}
-		open := pattern == "/healthz" || pattern == "/readyz" || pattern == "/openapi.json"
+		open := pattern == "/healthz" || pattern == "/readyz" || pattern == "/openapi.json" ||
+			pattern == "/v1/auth/login" || pattern == "/v1/auth/callback" // by which one gets something to show
 		if open != (op.Security != nil && len(*op.Security) == 0) {
 			t.Errorf("%s %s: needs a key: %v, described otherwise", method, pattern, !open)
 		}

@@ -44,6 +44,27 @@ func query(r *http.Request, known []parameter) (url.Values, error) {
 	return q, nil
 }
 
+// read returns r's query, as the route takes it. One that somebody else writes
+// may have more than is known of.
+func (rt route) read(r *http.Request) (url.Values, error) {
+	if !rt.lax {
+		return query(r, rt.query)
+	}
+	all, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, brig.Errorf(brig.InvalidArgument, "the query is not one").Because(err)
+	}
+	known := url.Values{}
+	for _, p := range rt.query {
+		if len(all[p.name]) > 0 {
+			known[p.name] = all[p.name]
+		}
+	}
+	only := *r
+	only.URL = &url.URL{RawQuery: known.Encode()}
+	return query(&only, rt.query)
+}
+
 func unknownParameter(name string, names []string) error {
 	if len(name) > 64 || !utf8.ValidString(name) {
 		name = "query"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/signin"
 )
 
 // Options are what the door is made of. Service and Keys are needed.
@@ -33,6 +34,8 @@ type Options struct {
 	Version string
 	// Ready says whether the server can take work. Default: it can.
 	Ready func(context.Context) error
+	// SignIn lets people in by an identity provider. Default: only keys do.
+	SignIn *signin.Provider
 	// Bounds are shown in the OpenAPI document; the Service enforces them.
 	Bounds brig.Bounds
 }
@@ -40,6 +43,7 @@ type Options struct {
 // api serves the routes.
 type api struct {
 	Options
+	ring    *door.Keyring
 	openapi []byte
 }
 
@@ -58,12 +62,11 @@ func New(o Options) http.Handler {
 	if err != nil {
 		o.Log.Warn("HTTP is not measured", "error", err)
 	}
-	o.Keys = door.NewKeyring(o.Keys)
-	a := &api{Options: o}
+	a := &api{Options: o, ring: door.NewKeyring(o.Keys)}
 	if a.openapi, err = document(a.routes(), o); err != nil {
 		o.Log.Warn("there is no /openapi.json", "error", err)
 	}
-	return door.Wrap(o.Log, metrics, door.Guard(o.Hosts, a.router()))
+	return door.Wrap(o.Log, metrics, door.Guard(o.Hosts, signin.CallbackPath, a.router()))
 }
 
 func (a *api) router() http.Handler {
@@ -106,7 +109,7 @@ func allowed(mux chi.Routes, r *http.Request) []string {
 // knows.
 func (a *api) serve(rt route) http.Handler {
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q, err := query(r, rt.query)
+		q, err := rt.read(r)
 		if err == nil {
 			err = rt.handle(w, r, q)
 		}
@@ -115,7 +118,7 @@ func (a *api) serve(rt route) http.Handler {
 		}
 	})
 	if !rt.open {
-		h = door.Auth(a.Keys, h)
+		h = door.Auth(a.ring, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		door.Route(r, rt.pattern)

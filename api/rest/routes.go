@@ -24,7 +24,10 @@ type route struct {
 	out                 any      // the answer's document
 	status              int      // of the answer; 200 if zero
 	text                bool     // the answer is text
+	page                bool     // the answer is a page for people
+	lax                 bool     // the query may have more than is known of
 	file                bool     // the answer is a file's content, or a range of it
+	whole               bool     // the answer is a file's content
 	lasting             bool     // the answer goes on for as long as somebody listens
 	events              []string // the events that it can stream before its result
 }
@@ -38,7 +41,7 @@ func (a *api) routes() []route {
 	}
 	output := []string{wire.EventStarted, wire.EventStdout, wire.EventStderr, wire.EventDescriptor3, wire.EventPing}
 	progress := []string{wire.EventProgress, wire.EventPing}
-	return append(a.tenancyRoutes(), []route{
+	return append(slices.Concat(a.authRoutes(), a.tenancyRoutes(), a.providerRoutes()), []route{
 		{id: "run", method: post, pattern: "/v1/run", tag: "run", summary: "Run a program in a sandbox of its own",
 			handle: a.run, in: wire.RunRequest{}, out: wire.RunAnswer{}, events: output},
 		{id: "get-run", method: get, pattern: "/v1/runs/{name}", tag: "run", summary: "Get the outcome of a run that has finished",
@@ -172,6 +175,12 @@ func (a *api) routes() []route {
 			handle: a.removeWorkspace, status: http.StatusNoContent},
 		{id: "list-workspace-versions", method: get, pattern: "/v1/workspaces/{name}/versions", tag: "workspaces", summary: "List a workspace's versions, newest first",
 			handle: a.workspaceVersions, out: wire.WorkspaceVersions{}},
+		{id: "list-workspace-files", method: get, pattern: "/v1/workspaces/{name}/versions/{version}/files", tag: "workspaces", summary: "List a version's files and links by path",
+			notes:  "The version 0 is the newest. What was captured outside /workspace is among them.",
+			handle: a.workspaceFiles, out: wire.WorkspaceFiles{}, query: []parameter{{name: "path", doc: "only what is at and below this one; default everywhere"}}},
+		{id: "read-workspace-file", method: get, pattern: "/v1/workspaces/{name}/versions/{version}/files/content", tag: "workspaces", summary: "Download a file of a version",
+			notes:  "A download that fails midway breaks the connection.",
+			handle: a.readWorkspaceFile, whole: true, query: []parameter{{name: "path", doc: "as it is listed. It must be given"}}},
 		{id: "diff-workspace", method: get, pattern: "/v1/workspaces/{name}/diff", tag: "workspaces", summary: "List the paths in which two versions differ",
 			handle: a.diffWorkspace, out: wire.WorkspaceDiff{}, query: []parameter{
 				{name: "from", doc: "a version; 0 is the empty one before the first. It must be given", number: true},
@@ -188,6 +197,8 @@ func (a *api) routes() []route {
 
 		{id: "capabilities", method: get, pattern: "/v1/capabilities", tag: "server", summary: "Get how far each area can be enforced here",
 			handle: a.capabilities, out: wire.Capabilities{}},
+		{id: "alerts", method: get, pattern: "/v1/alerts", tag: "server", summary: "Get what is wrong with the service, the worst first",
+			handle: a.alerts, out: wire.Alerts{}},
 		{id: "pool", method: get, pattern: "/v1/pool", tag: "server", summary: "What waits to be used",
 			handle: a.pool, out: wire.Pool{}},
 		{id: "version", method: get, pattern: "/v1/version", tag: "server", summary: "Get the server's version",

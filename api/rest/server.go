@@ -53,8 +53,10 @@ func (a *api) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 	if brig.ActorFrom(r.Context()).Role < brig.Operator {
 		return brig.Errorf(brig.PermissionDenied, "metrics are of all tenants, and for operators").WithHint("use an operator's key")
 	}
+	// One figure that cannot be had must not hide all others.
 	promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelError),
+		ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      slog.NewLogLogger(a.Log.Handler(), slog.LevelError),
 	}).ServeHTTP(w, r)
 	return nil
 }

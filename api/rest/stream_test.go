@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a test waits for what ought to happen at once.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 func awaitEnd(t *testing.T, s *stub) {
 	t.Helper()
@@ -26,6 +26,22 @@ func awaitEnd(t *testing.T, s *stub) {
 	case <-time.After(patience):
 		t.Fatal("the service was not told that the client went away")
 	}
+}
+
+// leaving is a context that ends some time after the service was called by it,
+// since before that there is nobody who could be told.
+func leaving(t *testing.T, s *stub, after time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s.saw(nil)
+	go func() {
+		defer cancel()
+		for s.last() == nil && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(after)
+	}()
+	return ctx
 }
 
 // TestDisconnect: a client that hangs up ends the call's context, in every

@@ -175,16 +175,20 @@ func (s filesStub) Watch(ctx context.Context, p brig.Path, recursive bool, on fu
 	if _, err := s.at(ctx, pathCall{what: "watch", p: p, recursive: recursive}); err != nil {
 		return err
 	}
+	waits := strings.Contains(p.Name, "wait")
 	for _, c := range []brig.FileChange{
 		{},
 		{Name: "a", Kinds: []brig.ChangeKind{brig.Created, brig.Written}, Entry: entryAt(brig.Path{Name: "/w/a"})},
 		{Name: "b", Kinds: []brig.ChangeKind{brig.Vanished}},
 	} {
 		if err := on(c); err != nil {
+			if waits {
+				s.ended <- err // it is gone already
+			}
 			return err
 		}
 	}
-	if strings.Contains(p.Name, "wait") {
+	if waits {
 		<-ctx.Done()
 		s.ended <- ctx.Err()
 		return ctx.Err()

@@ -76,3 +76,27 @@ func (s *stub) TenantUsage(_ context.Context, q brig.UsageQuery) ([]brig.UsageLi
 	return []brig.UsageLine{{Tenant: "acme", Day: "2026-01-02", Label: q.Label, Spent: brig.Spent{
 		Executions: 3, ExecutionTime: 1500 * time.Millisecond, CPUTime: time.Second, Memory: 0.5, Egress: 7}}}, nil
 }
+
+func (s *stub) session() brig.Session {
+	return brig.Session{ID: "s1", Created: epoch, Used: epoch, Expires: epoch.Add(time.Hour),
+		Actor: brig.Actor{Name: "ci", Tenant: "acme", Role: brig.Member, Person: &brig.Person{Issuer: "https://login.example.com", Subject: "42", Email: "ci@example.com"}}}
+}
+
+func (s *stub) CreateSession(context.Context) (*brig.NewSession, error) {
+	s.saw("CreateSession")
+	return &brig.NewSession{Session: s.session(), Secret: brig.SessionPrefix + "0123456789012345678901234567890123456789"}, nil
+}
+
+func (s *stub) Sessions(_ context.Context, tenant string) ([]*brig.Session, error) {
+	s.saw(tenant)
+	one := s.session()
+	return []*brig.Session{&one}, nil
+}
+
+func (s *stub) EndSession(_ context.Context, id string) error {
+	s.saw(id)
+	if id != "s1" && id != "" {
+		return brig.Errorf(brig.NotFound, "no session %q", id)
+	}
+	return nil
+}

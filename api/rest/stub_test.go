@@ -36,6 +36,7 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 // stub is a scripted brig.Service: canned answers, and what a command's first
 // word asks for. It remembers what it was called with.
 type stub struct {
+	stubTools
 	ended chan error // receives the error of every "wait" and "flood"
 
 	mu  sync.Mutex // guards the field below
@@ -57,7 +58,7 @@ func (s *stub) last() any {
 
 func (s *stub) sandbox(spec brig.Spec) *brig.Sandbox {
 	return &brig.Sandbox{
-		ID: "sb1", Tenant: "acme", Spec: spec, State: brig.Running, Provider: "stub", Digest: "sha256:aa",
+		ID: "sb1", Tenant: "acme", Spec: spec, State: brig.Running, Provider: "stub", Route: brig.Route{Provider: "stub", Reason: "fallback: a is unavailable", Attempts: []brig.Attempt{{Provider: "a", Code: "SB009", Message: "gone", Took: time.Millisecond}}}, Digest: "sha256:aa",
 		Created: epoch, Expires: epoch.Add(time.Minute), Notes: []string{"cpu: not enforced"},
 	}
 }
@@ -278,7 +279,7 @@ func (s *stub) Templates(context.Context) ([]brig.Template, error) {
 
 func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
 	return []brig.PoolShelf{{
-		Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,
+		Provider: "gvisor", Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,
 		Target: 4, Ready: 3, Making: 1, Hits: 7, Misses: 2, Refill: 150 * time.Millisecond,
 	}}, nil
 }

@@ -2,6 +2,8 @@ package rest_test
 
 import (
 	"context"
+	"io"
+	"strings"
 
 	"github.com/brig-run/brig"
 )
@@ -36,6 +38,21 @@ func (s *stub) WorkspaceVersions(_ context.Context, name string) ([]*brig.Worksp
 	return []*brig.WorkspaceVersion{stubVersion(2), stubVersion(1)}, nil
 }
 
+func (s *stub) WorkspaceFiles(_ context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
+	s.saw([]any{name, version, path})
+	return []brig.WorkspaceFile{
+		{Path: "/etc/foo", Type: brig.Symlink, Mode: 0o777, Target: "bar"},
+		{Path: "/workspace/a", Type: brig.RegularFile, Mode: 0o644, Size: 5},
+	}, nil
+}
+
+func (s *stub) ReadWorkspaceFile(_ context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
+	if s.saw([]any{name, version, path}); path != "/workspace/a" {
+		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, path)
+	}
+	return 5, io.NopCloser(strings.NewReader("hello")), nil
+}
+
 func (s *stub) DiffWorkspace(_ context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
 	s.saw([]any{name, from, to})
 	return []brig.WorkspaceChange{
@@ -55,7 +72,8 @@ func (s *stub) CommitWorkspace(_ context.Context, sandbox string) (*brig.Workspa
 	s.saw(sandbox)
 	return &brig.WorkspaceCommit{
 		Name: "data", Version: stubVersion(3), Changed: 1, Passed: 1,
-		Changes: []brig.WorkspaceChange{{Path: "a", Kind: brig.WorkspaceChanged, Type: brig.RegularFile, Size: 5}},
-		Skipped: []brig.WorkspaceSkip{{Path: "top", Reason: "outside the prefixes that may be written"}},
+		Changes:  []brig.WorkspaceChange{{Path: "a", Kind: brig.WorkspaceChanged, Type: brig.RegularFile, Size: 5}},
+		Skipped:  []brig.WorkspaceSkip{{Path: "top", Reason: "outside the prefixes that may be written"}},
+		Captured: []brig.WorkspaceFile{{Path: "/etc/foo", Type: brig.RegularFile, Mode: 0o600, Size: 3}},
 	}, nil
 }

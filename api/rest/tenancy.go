@@ -114,7 +114,7 @@ func (a *api) createTenant(w http.ResponseWriter, r *http.Request, _ url.Values)
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	t, err := a.Service.CreateTenant(r.Context(), brig.Tenant{Name: in.Name, Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
+	t, err := a.Service.CreateTenant(r.Context(), brig.Tenant{Name: in.Name, Budget: in.Budget, Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (a *api) updateTenant(w http.ResponseWriter, r *http.Request, _ url.Values)
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	t, err := a.Service.UpdateTenant(r.Context(), brig.Tenant{Name: param(r, "name"), Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
+	t, err := a.Service.UpdateTenant(r.Context(), brig.Tenant{Name: param(r, "name"), Budget: in.Budget, Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
 	return answerTenant(w, t, err)
 }
 

@@ -15,7 +15,10 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 		Language: brig.Language(in.Language), Code: in.Code, Command: in.Command, Name: in.Name, Image: in.Image,
 		Arguments: json.RawMessage(in.Arguments), Env: in.Env, Limits: toLimits(in.Limits), User: in.User, Labels: in.Labels,
 		Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
-		Workspace: in.Workspace.Noun(), Require: wire.ToRequirement(in.Require),
+		Workspace: in.Workspace.Noun(), Require: wire.ToRequirement(in.Require), Placement: wire.ToPlacement(in.Placement),
+	}
+	if in.Step != nil {
+		p.Step = &brig.Step{State: json.RawMessage(in.Step.State), Count: in.Step.Count}
 	}
 	var err error
 	if in.Language != "" {
@@ -43,9 +46,13 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 
 func fromOutcome(o *brig.Outcome) wire.RunAnswer {
 	out := wire.RunAnswer{
+		ID:      string(o.ID),
 		Sandbox: o.Sandbox, Value: o.Value, HasResult: o.Value != nil,
-		Artifacts: []wire.Artifact{}, ArtifactsSkipped: o.Skipped, Pool: string(o.Pool), Result: fromResult(&o.Result),
+		Artifacts: []wire.Artifact{}, ArtifactsSkipped: o.Skipped, Route: wire.FromRoute(o.Route), Pool: string(o.Pool), Result: fromResult(&o.Result),
 		Workspace: wire.FromWorkspaceCommit(o.Workspace),
+	}
+	if o.Step != nil {
+		out.Step = &wire.StepAnswer{Outputs: fromRich(o.Step.Outputs), State: wire.Object(o.Step.State)}
 	}
 	for _, f := range o.Artifacts {
 		data := f.Data

@@ -52,6 +52,7 @@ func toSpec(in wire.Spec) (brig.Spec, error) {
 		Template: in.Template, Entrypoint: in.Entrypoint, User: in.DefaultUser, Dir: in.DefaultCwd,
 		Name: in.Name, Image: in.Image, Env: in.Env, Labels: in.Labels, Limits: toLimits(in.Limits), TTL: ttl,
 		Require:    wire.ToRequirement(in.Require),
+		Placement:  wire.ToPlacement(in.Placement),
 		FixedLease: in.FixedLease, FreezeAfter: freeze, Egress: in.Egress.Noun(), Secrets: wire.ToSecrets(in.Secrets),
 		Workspace: in.Workspace.Noun(),
 	}
@@ -93,6 +94,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 		Workspace: wire.FromWorkspaceUse(s.Workspace),
 		Require:   wire.FromRequirement(s.Require),
+		Placement: wire.FromPlacement(s.Placement),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -104,7 +106,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 func fromSandbox(s *brig.Sandbox) wire.Sandbox {
 	out := wire.Sandbox{
 		ID: string(s.ID), ScopedID: s.ScopedID(), Tenant: s.Tenant, State: string(s.State), Spec: fromSpec(s.Spec), Digest: s.Digest,
-		Provider: s.Provider, Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: string(s.Pool),
+		Provider: s.Provider, Route: wire.FromRoute(s.Route), Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: string(s.Pool),
 		Enforcement: wire.FromEnforcement(s.Enforcement),
 	}
 	if e := s.Exit; e != nil {

@@ -54,6 +54,34 @@ func (a *api) workspaceVersions(w http.ResponseWriter, r *http.Request, _ url.Va
 	return door.WriteJSON(w, http.StatusOK, out)
 }
 
+func (a *api) workspaceFiles(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	version, err := whole(r, "version")
+	if err != nil {
+		return err
+	}
+	list, err := a.Service.WorkspaceFiles(r.Context(), param(r, "name"), version, q.Get("path"))
+	if err != nil {
+		return err
+	}
+	return door.WriteJSON(w, http.StatusOK, wire.FromWorkspaceFiles(list))
+}
+
+func (a *api) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	version, err := whole(r, "version")
+	if err != nil {
+		return err
+	}
+	size, body, err := a.Service.ReadWorkspaceFile(r.Context(), param(r, "name"), version, q.Get("path"))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	w.Header().Set("Content-Type", wire.Octets)
+	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+	w.WriteHeader(http.StatusOK)
+	return sendFile(w, r, body, size)
+}
+
 func (a *api) diffWorkspace(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	var numbers [2]int
 	for i, field := range []string{"from", "to"} {

@@ -1,0 +1,443 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/brig-run/brig/api/mcp"
+)
+
+const (
+	patience = 5 * time.Second
+	newest   = "2026-07-28"
+)
+
+// within returns what comes of a channel, soon.
+func within[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s does not come", what)
+	}
+	return v
+}
+
+func args(v any) *sdk.CallToolParams { return &sdk.CallToolParams{Name: "run_code", Arguments: v} }
+
+func waits() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
+
+// In both kinds of protocol a call is its caller's, ends when the caller says
+// so or goes away, and leaves the client able to go on.
+func TestCancel(t *testing.T) {
+	for _, old := range []bool{true, false} {
+		for _, how := range []string{"cancelled", "gone", "revoked"} {
+			t.Run(fmt.Sprintf("%s old %v", how, old), func(t *testing.T) {
+				s := newStub()
+				srv, keys := serve(t, s, nil)
+				c := connect(t, srv.URL, annsKey, old)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				over := make(chan bool, 1)
+				go func() { res, err := c.CallTool(ctx, waits()); over <- err == nil && !res.IsError }()
+				if who := within(t, s.begun, "its begin"); who != "ann" {
+					t.Errorf("it is called as %q", who)
+				}
+				switch how {
+				case "cancelled":
+					cancel()
+				case "gone":
+					srv.CloseClientConnections()
+				case "revoked":
+					keys.revoked.Store(true)
+				}
+				within(t, s.ended, "its end")
+				if within(t, over, "its answer") {
+					t.Error("it was answered as if nothing had been")
+				}
+				if how != "cancelled" {
+					return
+				}
+				if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+					t.Errorf("the client goes on: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A session that is ended ends what goes on in it.
+func TestEndOfSession(t *testing.T) {
+	s := newStub()
+	srv, _ := serve(t, s, nil)
+	c := connect(t, srv.URL, annsKey, true)
+	go func() { _, _ = c.CallTool(t.Context(), waits()) }()
+	within(t, s.begun, "its begin")
+	code, _ := post(t, srv.URL, http.MethodDelete, annsKey, c.ID(), "", "")
+	if code != http.StatusNoContent {
+		t.Errorf("it is ended with %d", code)
+	}
+	within(t, s.ended, "its end")
+	if code, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "", list); code != http.StatusNotFound {
+		t.Errorf("it is still there: %d %s", code, body)
+	}
+}
+
+const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+
+// post makes one request as it is.
+func post(t *testing.T, url, method, key, session, version, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url+mcp.Path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for k, v := range map[string]string{"Mcp-Session-Id": session, "Mcp-Protocol-Version": version} {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// A session is its owner's alone: to everybody else, of whichever tenant, it
+// is as one that never was. The control: its owner goes on with it.
+func TestSessionIsItsOwners(t *testing.T) {
+	srv, _ := serve(t, newStub(), nil)
+	c := connect(t, srv.URL, annsKey, true)
+	never := strings.Repeat("A", len(c.ID()))
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		for _, key := range []string{bobsKey, rivalKey} {
+			code, body := post(t, srv.URL, method, key, c.ID(), "2025-11-25", list)
+			was, none := post(t, srv.URL, method, key, never, "2025-11-25", list)
+			if code != http.StatusNotFound || code != was || body != none {
+				t.Errorf("%s: %d %s, and what never was %d %s", method, code, body, was, none)
+			}
+		}
+	}
+	if code, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", list); code != http.StatusOK || !strings.Contains(body, "run_code") {
+		t.Errorf("its owner is told %d %s", code, body)
+	}
+}
+
+// Nobody is let in without a key, from another site, or by another name.
+func TestWhoIsLetIn(t *testing.T) {
+	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Hosts = []string{"brig.example"} })
+	for name, c := range map[string]struct {
+		set  func(*http.Request)
+		want int
+	}{
+		"a key":             {func(*http.Request) {}, 200},
+		"no key":            {func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"a wrong key":       {func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+annsKey[:49]+"x") }, 401},
+		"a rebound name":    {func(r *http.Request) { r.Host = "evil.example" }, 421},
+		"another page":      {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
+		"a page, by fetch":  {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		"a name of ours":    {func(r *http.Request) { r.Host = "brig.example" }, 200},
+		"our page":          {func(r *http.Request) { r.Header.Set("Origin", "http://"+r.Host) }, 200},
+		"a form":            {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415},
+		"a forged visit":    {func(r *http.Request) { r.Header.Set("Brig-Visit", "x") }, 200},
+		"an unheard method": {func(r *http.Request) { r.Method = http.MethodPut }, 405},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+mcp.Path, strings.NewReader(stateless("tools/list", "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Mcp-Protocol-Version", newest)
+		req.Header.Set("Mcp-Method", "tools/list")
+		req.Header.Set("Authorization", "Bearer "+annsKey)
+		req.Host = strings.TrimPrefix(srv.URL, "http://")
+		c.set(req)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("%s: %d, want %d", name, resp.StatusCode, c.want)
+		}
+	}
+}
+
+// stateless is a request of the newest protocol.
+func stateless(method, params string) string {
+	if params != "" {
+		params = "," + params
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, method, newest, params)
+}
+
+// A tenant has so many sessions; the one that was not used for longest makes
+// room, unless all are busy. Another tenant has its own.
+func TestSessionsAreBounded(t *testing.T) {
+	s := newStub()
+	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 2 })
+	first, second := connect(t, srv.URL, annsKey, true), connect(t, srv.URL, bobsKey, true)
+	alive := func(c *sdk.ClientSession, key string) bool {
+		code, _ := post(t, srv.URL, http.MethodPost, key, c.ID(), "2025-11-25", list)
+		return code == http.StatusOK
+	}
+	if !alive(first, annsKey) {
+		t.Fatal("the first is not there")
+	}
+	third := connect(t, srv.URL, annsKey, true)
+	if alive(second, bobsKey) || !alive(first, annsKey) || !alive(third, annsKey) {
+		t.Error("it is not the one that was not used for longest that made room")
+	}
+	for _, c := range []*sdk.ClientSession{first, third} {
+		go func() { _, _ = c.CallTool(t.Context(), waits()) }()
+		within(t, s.begun, "a call's begin")
+	}
+	_, body := post(t, srv.URL, http.MethodPost, annsKey, "", "2025-11-25", initialize)
+	if !strings.Contains(body, "SB008") {
+		t.Errorf("one more than there may be is told %s", body)
+	}
+	if rival := connect(t, srv.URL, rivalKey, true); !alive(rival, rivalKey) {
+		t.Error("another tenant has none")
+	}
+	close(s.release)
+}
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+
+// What nobody uses ends by itself.
+func TestIdleSessionEnds(t *testing.T) {
+	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Idle = 50 * time.Millisecond })
+	c := connect(t, srv.URL, annsKey, true)
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		if code, _ := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", list); code == http.StatusNotFound {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is still there")
+		}
+	}
+}
+
+// One session does so much at once. A batch is no way around it.
+func TestCallsAreBounded(t *testing.T) {
+	s := newStub()
+	srv, _ := serve(t, s, nil)
+	c := connect(t, srv.URL, annsKey, true)
+	var all []string
+	for i := range 40 {
+		all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_code","arguments":{"code":"wait"}}}`, i+10))
+	}
+	done := make(chan string, 1)
+	go func() {
+		_, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-03-26", "["+strings.Join(all, ",")+"]")
+		done <- body
+	}()
+	for range 32 {
+		within(t, s.begun, "one that may")
+	}
+	select {
+	case <-s.begun:
+		t.Error("more than may go on at once")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(s.release)
+	if body := within(t, done, "the answers"); strings.Count(body, "SB008") < 8 {
+		t.Errorf("those too many are told %s", body)
+	}
+}
+
+// A session begins once: what is going on in it stays counted, and ends with it.
+func TestSessionBeginsOnce(t *testing.T) {
+	s := newStub()
+	srv, _ := serve(t, s, nil)
+	c := connect(t, srv.URL, annsKey, true)
+	over := make(chan bool, 1)
+	go func() { res, err := c.CallTool(t.Context(), waits()); over <- err == nil && !res.IsError }()
+	within(t, s.begun, "its begin")
+	again := `{"jsonrpc":"2.0","id":"again","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	if _, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", again); !strings.Contains(body, `"error"`) {
+		t.Errorf("it begins once more: %s", body)
+	}
+	if code, body := post(t, srv.URL, http.MethodDelete, annsKey, c.ID(), "2025-11-25", ""); code >= 300 {
+		t.Errorf("%d %s", code, body)
+	}
+	if within(t, over, "the end of the call") {
+		t.Error("a call of a session that has ended came to something")
+	}
+}
+
+// A handler that panics is one answer that fails, and not the server's end.
+func TestPanic(t *testing.T) {
+	srv, _ := serve(t, newStub(), nil)
+	for _, old := range []bool{true, false} {
+		c := connect(t, srv.URL, annsKey, old)
+		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
+			t.Errorf("it is told %v", err)
+		}
+		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+			t.Errorf("afterwards %v", err)
+		}
+	}
+}
+
+// A client that asks for it is told how a call gets on, in time that goes
+// forward.
+func TestProgress(t *testing.T) {
+	srv, _ := serve(t, newStub(), nil)
+	var mu sync.Mutex
+	var told []*sdk.ProgressNotificationParams
+	c := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, &sdk.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, r.Params)
+		},
+	})
+	cs, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: srv.URL + mcp.Path, HTTPClient: &http.Client{Transport: withKey(annsKey)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cs.Close()
+	p := args(map[string]any{"code": "talk"})
+	p.SetProgressToken("token")
+	if _, err := cs.CallTool(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(told) < 2 {
+		t.Fatalf("it is told %d times", len(told))
+	}
+	for i, p := range told {
+		if p.ProgressToken != "token" || !strings.HasPrefix(p.Message, "said\n") || i > 0 && p.Progress <= told[i-1].Progress {
+			t.Errorf("it is told %+v", p)
+		}
+	}
+}
+
+// On streams there is one client, and its end is the end of its calls.
+func TestServe(t *testing.T) {
+	s := newStub()
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- mcp.Serve(t.Context(), mcp.Options{Service: s, Version: "1"}, in, out) }()
+	c := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, nil)
+	cs, err := c.Connect(t.Context(), &sdk.IOTransport{Reader: read, Writer: write}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := cs.CallTool(t.Context(), args(map[string]any{"code": "1"}))
+	if err != nil || !strings.Contains(fmt.Sprint(res.StructuredContent), "python for ") {
+		t.Errorf("%v, %v", res, err)
+	}
+	go func() { _, _ = cs.CallTool(t.Context(), waits()) }()
+	within(t, s.begun, "its begin")
+	write.Close()
+	within(t, s.ended, "its end")
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// When the server is to end, the calls on its streams do.
+func TestServeIsEnded(t *testing.T) {
+	s := newStub()
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- mcp.Serve(ctx, mcp.Options{Service: s, Version: "1"}, in, out) }()
+	c := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, nil)
+	cs, err := c.Connect(t.Context(), &sdk.IOTransport{Reader: read, Writer: write}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = cs.CallTool(t.Context(), waits()) }()
+	within(t, s.begun, "its begin")
+	cancel()
+	within(t, s.ended, "its end")
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A message may be so long, and no longer.
+func TestLongMessage(t *testing.T) {
+	srv, _ := serve(t, newStub(), nil)
+	long := strings.Repeat("x", 16<<20)
+	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, stateless("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
+	if code != http.StatusRequestEntityTooLarge || !strings.Contains(body, "SB010") {
+		t.Errorf("%d %.200s", code, body)
+	}
+}
+
+// Whatever a client sends is answered, and the server is still there after.
+func FuzzMessage(f *testing.F) {
+	for _, seed := range []string{
+		initialize, "[" + initialize + "," + list + "]", list, stateless("tools/list", ""), stateless("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
+		stateless("tools/call", `"name":"run_code","arguments":{"code":7,"code":8}`), stateless("tools/call", `"name":"read_file","arguments":{"sandbox":"box","path":"/workspace/a.txt","offset":-1}`),
+		stateless("resources/read", `"uri":"brig://sandboxes/box/files/workspace/a%20b%25.bin"`), stateless("resources/read", `"uri":"x:\u0001"`), stateless("resources/read", `"uri":"brig://sandboxes/\"/log"`),
+		stateless("tools/call", `"name":"http_request","arguments":{"sandbox":"box","port":80,"path":"/x?y","headers":{"A b":"c"}}`),
+		stateless("tools/call", `"name":"nothing"`), `[]`, `[[]]`, `null`, `{"jsonrpc":"2.0","id":{},"method":1}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, "",
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	s := newStub()
+	close(s.release)
+	d, err := mcp.New(f.Context(), mcp.Options{Service: s, Keys: &keys{}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, old bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+mcp.Path, strings.NewReader(string(body)))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Authorization", "Bearer "+annsKey)
+		if !old {
+			// What a proxy is to know is in headers, too, and must be the same.
+			var m struct {
+				Method string
+				Params struct{ Name, URI string }
+			}
+			_ = json.Unmarshal(body, &m)
+			r.Header.Set("Mcp-Protocol-Version", newest)
+			r.Header.Set("Mcp-Method", m.Method)
+			r.Header.Set("Mcp-Name", m.Params.Name+m.Params.URI)
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if ctx.Err() != nil {
+			t.Fatalf("%q is not answered", body)
+		}
+		if w.Code == 0 || w.Code >= 500 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package mcp
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/brig-run/brig"
+)
+
+// scheme is that of resources' addresses: brig://sandboxes/NAME/files/PATH
+// and brig://sandboxes/NAME/log.
+const scheme = "brig"
+
+// maxURI bounds an address: longer than any path that is one.
+const maxURI = 16 * brig.KiB
+
+// addResources tells clients what addresses look like.
+func (d *desk) addResources(s *mcp.Server) {
+	s.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: scheme + "://sandboxes/{sandbox}/files{+path}", Name: "file", Title: "A sandbox's file",
+		Description: "A file of up to 8 MiB, by its absolute path; read_file reads parts of larger ones.",
+	}, d.readResource)
+	s.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: scheme + "://sandboxes/{sandbox}/log", Name: "log", Title: "A sandbox's log", MIMEType: "text/plain",
+		Description: "What the sandbox's programs wrote, also after its end.",
+	}, d.readResource)
+}
+
+// place is what a resource's address names.
+type place struct {
+	sandbox string
+	file    string // an absolute path; empty for the log
+}
+
+// parseURI reads a resource's address.
+func parseURI(uri string) (p place, ok bool) {
+	if len(uri) > maxURI || strings.IndexFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
+		return p, false
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != scheme || u.Host != "sandboxes" || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" {
+		return p, false
+	}
+	sandbox, rest, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
+	if p.sandbox, err = url.PathUnescape(sandbox); err != nil || p.sandbox == "" {
+		return p, false
+	}
+	if rest == "log" {
+		return p, true
+	}
+	name, ok := strings.CutPrefix(rest, "files/")
+	if !ok {
+		return p, false
+	}
+	name, err = url.PathUnescape(name)
+	p.file = "/" + name
+	return p, err == nil && name != "" && path.Clean(p.file) == p.file && !strings.ContainsRune(name, 0)
+}
+
+// fileURI is the address of a file.
+func fileURI(sandbox, name string) string {
+	u := url.URL{Scheme: scheme, Host: "sandboxes", Path: "/" + sandbox + "/files" + name}
+	return u.String()
+}
+
+func logURI(sandbox string) string {
+	u := url.URL{Scheme: scheme, Host: "sandboxes", Path: "/" + sandbox + "/log"}
+	return u.String()
+}
+
+// checkURI refuses what is no address of a resource before the library looks
+// at it, which would make JSON of it that is none.
+func checkURI(uri string) error {
+	if _, ok := parseURI(uri); !ok {
+		return brig.InvalidField("uri", "it is no address of a resource").
+			WithHint("for example brig://sandboxes/NAME/files/workspace/a.txt or brig://sandboxes/NAME/log")
+	}
+	return nil
+}
+
+// readResource implements resources/read.
+func (d *desk) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri := req.Params.URI
+	p, ok := parseURI(uri)
+	if !ok {
+		return nil, toProtocol(checkURI(uri))
+	}
+	var data []byte
+	var err error
+	kind := "text/plain"
+	if p.file == "" {
+		data, err = d.logEnd(ctx, p.sandbox, 0, maxRead)
+	} else {
+		kind = mediaType(p.file)
+		data, err = d.wholeFile(ctx, p)
+	}
+	if err != nil {
+		return nil, toProtocol(err)
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents(uri, kind, data)}}, nil
+}
+
+func (d *desk) wholeFile(ctx context.Context, p place) ([]byte, error) {
+	e, data, err := d.read(ctx, p.sandbox, p.file, 0, maxRead)
+	if err == nil && e.Size > maxRead {
+		return nil, brig.InvalidField("uri", "the file has %d bytes, and a resource up to %d", e.Size, int64(maxRead)).WithHint("read parts of it with read_file")
+	}
+	return data, err
+}
+
+// logEnd reads the end of a sandbox's log.
+func (d *desk) logEnd(ctx context.Context, sandbox string, lines, most int) ([]byte, error) {
+	r, err := d.service.Logs(ctx, sandbox, brig.LogOptions{Tail: lines})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	k := tail{most: most}
+	_, err = io.Copy(&k, r)
+	return k.text, err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	text []byte
+	most int
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if cut := len(t.text) - t.most; cut > 0 {
+		t.text = append(t.text[:0], t.text[cut:]...)
+	}
+	return len(p), nil
+}
+
+// listResources implements resources/list: the logs of what lives. Files are
+// listed by a tool.
+func (d *desk) listResources(ctx context.Context, req *mcp.ListResourcesRequest) (mcp.Result, error) {
+	o := brig.ListOptions{States: []brig.State{brig.Creating, brig.Running}}
+	if req.Params != nil {
+		o.Cursor = req.Params.Cursor
+	}
+	page, err := d.service.List(ctx, o)
+	if err != nil {
+		return nil, toProtocol(err)
+	}
+	res := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, NextCursor: page.Next}
+	res.CacheScope = "private"
+	for _, s := range page.Sandboxes {
+		res.Resources = append(res.Resources, &mcp.Resource{
+			URI: logURI(s.Spec.Name), Name: s.Spec.Name + "/log", Title: "Log of " + s.Spec.Name, MIMEType: "text/plain",
+		})
+	}
+	return res, nil
+}
+
+type logIn struct {
+	Sandbox string `json:"sandbox" jsonschema:"a sandbox by name or id"`
+	Lines   int    `json:"lines,omitempty" jsonschema:"how many of the last lines; default 100"`
+}
+
+type logOut struct {
+	Text string `json:"text"`
+}
+
+// show implements shower.
+func (o *logOut) show() []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: o.Text}} }
+
+func (d *desk) readLog(ctx context.Context, _ *mcp.CallToolRequest, in *logIn) (*logOut, error) {
+	const usual = 100
+	if in.Lines < 0 {
+		return nil, brig.InvalidField("lines", "%d is out of bounds", in.Lines).WithHint("give 1 or more")
+	}
+	if in.Lines == 0 {
+		in.Lines = usual
+	}
+	text, err := d.logEnd(ctx, in.Sandbox, in.Lines, maxText)
+	if err != nil {
+		return nil, err
+	}
+	return &logOut{Text: plain(text)}, nil
+}

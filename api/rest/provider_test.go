@@ -1,0 +1,64 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// TestClientProviders: what is said of providers comes over the wire whole.
+func TestClientProviders(t *testing.T) {
+	s, c := pair(t)
+	ctx := t.Context()
+	same := func(what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", what, got, want)
+		}
+	}
+	list, err := c.Providers(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("providers", list, []brig.ProviderInfo{s.provider("e2b@eu")})
+
+	in := brig.ProviderConfig{ID: "e2b@eu", Config: json.RawMessage(`{"timeout":7}`), Terms: &brig.Terms{Max: 2}, Activate: true, Test: true}
+	p, err := c.ConfigureProvider(ctx, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("configuration", s.last(), in)
+	same("configured", *p, s.provider("e2b@eu"))
+
+	_, err = c.ConfigureProvider(ctx, brig.ProviderConfig{ID: "wrong"})
+	told, _ := errors.AsType[*brig.Error](err)
+	if told == nil || told.Kind != brig.InvalidConfig || told.Field != "timeout" || len(told.Fields) != 2 || told.Fields[1].Field != "api_key" {
+		t.Errorf("a wrong configuration: %+v", told)
+	}
+	test, err := c.TestProvider(ctx, brig.ProviderConfig{ID: "e2b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := s.TestProvider(ctx, brig.ProviderConfig{ID: "e2b"})
+	same("test", test, want)
+	if err := c.ActivateProvider(ctx, "e2b"); err != nil {
+		t.Error(err)
+	}
+	if err := c.ActivateProvider(ctx, "other"); brig.KindOf(err) != brig.InvalidConfig {
+		t.Errorf("activate what is not there: %v", err)
+	}
+	if err := c.RemoveProvider(ctx, "e2b@eu"); err != nil || s.last() != "e2b@eu" {
+		t.Errorf("remove: %v, %v", err, s.last())
+	}
+	r, err := c.Routing(ctx, "a b")
+	if err != nil || s.last() != "a b" {
+		t.Errorf("routing: %v of %v", err, s.last())
+	}
+	if err := c.SetRouting(ctx, "", *r); err != nil {
+		t.Error(err)
+	}
+	same("routing", s.last(), *r)
+}
