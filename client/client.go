@@ -161,5 +161,5 @@ func restore(e wire.Error) *brig.Error {
 	if !slices.Contains(brig.Kinds, kind) {
 		kind = brig.Internal
 	}
-	return &brig.Error{Kind: kind, Message: e.Message, Field: e.Field, Hint: e.Hint}
+	return &brig.Error{Kind: kind, Message: e.Message, Field: e.Field, Hint: e.Hint, Fields: e.Fields}
 }

@@ -139,7 +139,7 @@ func (c *Client) Pool(ctx context.Context) ([]brig.PoolShelf, error) {
 	var out []brig.PoolShelf
 	for _, s := range in.Shelves {
 		out = append(out, brig.PoolShelf{
-			Image: s.Image, Language: brig.Language(s.Language), Limits: toLimits(s.Limits),
+			Provider: s.Provider, Image: s.Image, Language: brig.Language(s.Language), Limits: toLimits(s.Limits),
 			Target: s.Target, Ready: s.Ready, Making: s.Making, Hits: s.Hits, Misses: s.Misses, Failed: s.Failed,
 			Refill: wire.FromMillis(s.RefillMS),
 		})
@@ -163,12 +163,18 @@ func toCodeResult(a wire.CodeAnswer) *brig.CodeResult {
 		TimedOut: a.TimedOut, Interrupted: a.Interrupted, Lost: a.Lost,
 		Started: a.Started, Duration: wire.FromMillis(a.DurationMS), Queued: wire.FromMillis(a.QueuedMS),
 	}
-	for _, o := range a.Results {
-		r.Outputs = append(r.Outputs, brig.Rich{Data: o.Data, Main: o.Main})
-	}
+	r.Outputs = toRich(a.Results)
 	if a.Error != nil {
 		e := brig.CodeError(*a.Error)
 		r.Error = &e
 	}
 	return r
+}
+
+// toRich is values in several forms.
+func toRich(values []wire.Rich) (out []brig.Rich) {
+	for _, v := range values {
+		out = append(out, brig.Rich{Data: v.Data, Main: v.Main})
+	}
+	return out
 }

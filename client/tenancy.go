@@ -69,7 +69,7 @@ func (c *Client) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.Ne
 // CreateTenant implements brig.Service.
 func (c *Client) CreateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
 	q, ceilings := wire.FromQuota(t.Quota), wire.FromCeilings(t.Ceilings)
-	return c.tenant(ctx, http.MethodPost, "/v1/tenants", wire.TenantRequest{Name: t.Name, Quota: &q, Ceilings: &ceilings})
+	return c.tenant(ctx, http.MethodPost, "/v1/tenants", wire.TenantRequest{Name: t.Name, Budget: t.Budget, Quota: &q, Ceilings: &ceilings})
 }
 
 func (c *Client) tenant(ctx context.Context, method, path string, in any) (*brig.Tenant, error) {
@@ -104,7 +104,7 @@ func (c *Client) GetTenant(ctx context.Context, name string) (*brig.Tenant, erro
 // UpdateTenant implements brig.Service.
 func (c *Client) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
 	q, ceilings := wire.FromQuota(t.Quota), wire.FromCeilings(t.Ceilings)
-	return c.tenant(ctx, http.MethodPut, "/v1/tenants/"+segment(t.Name), wire.TenantChange{Quota: &q, Ceilings: &ceilings})
+	return c.tenant(ctx, http.MethodPut, "/v1/tenants/"+segment(t.Name), wire.TenantChange{Budget: t.Budget, Quota: &q, Ceilings: &ceilings})
 }
 
 // RemoveTenant implements brig.Service.

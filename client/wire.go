@@ -49,6 +49,7 @@ func fromSpec(s brig.Spec) wire.Spec {
 		FixedLease: s.FixedLease, FreezeMS: millis(s.FreezeAfter), Egress: wire.FromEgress(s.Egress), Secrets: wire.FromSecrets(s.Secrets),
 		Workspace: wire.FromWorkspaceUse(s.Workspace),
 		Require:   wire.FromRequirement(s.Require),
+		Placement: wire.FromPlacement(s.Placement),
 	}
 	if c := s.Command; c != nil {
 		out.Command, out.Shell, out.CommandEnv = c.Argv, c.Shell, c.Env
@@ -69,7 +70,10 @@ func fromProgram(p brig.Program) wire.RunRequest {
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: wire.Object(p.Arguments),
 		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), User: p.User, Name: p.Name, Labels: p.Labels,
 		Egress: wire.FromEgress(p.Egress), Secrets: wire.FromSecrets(p.Secrets),
-		Workspace: wire.FromWorkspaceUse(p.Workspace), Require: wire.FromRequirement(p.Require),
+		Workspace: wire.FromWorkspaceUse(p.Workspace), Require: wire.FromRequirement(p.Require), Placement: wire.FromPlacement(p.Placement),
+	}
+	if p.Step != nil {
+		out.Step = &wire.Step{State: wire.Object(p.Step.State), Count: p.Step.Count}
 	}
 	for _, f := range p.Files {
 		data := f.Data
@@ -84,14 +88,14 @@ func fromProgram(p brig.Program) wire.RunRequest {
 func toSandbox(s wire.Sandbox) *brig.Sandbox {
 	out := &brig.Sandbox{
 		ID: brig.ID(s.ID), Tenant: s.Tenant, State: brig.State(s.State), Provider: s.Provider, Digest: s.Digest,
-		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool),
+		Created: s.Created, Expires: s.Expires, Ended: s.Ended, Notes: s.Notes, Pool: brig.PoolUse(s.Pool), Route: wire.ToRoute(s.Route),
 		Enforcement: wire.ToEnforcement(s.Enforcement),
 		Spec: brig.Spec{
 			Template: s.Template, Entrypoint: s.Entrypoint, User: s.DefaultUser, Dir: s.DefaultCwd,
 			Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, TTL: duration(s.TTLMS),
 			FixedLease: s.FixedLease, FreezeAfter: duration(s.FreezeMS),
 			Egress: s.Egress.Noun(), Secrets: wire.ToSecrets(s.Secrets),
-			Workspace: s.Workspace.Noun(), Require: wire.ToRequirement(s.Require),
+			Workspace: s.Workspace.Noun(), Require: wire.ToRequirement(s.Require), Placement: wire.ToPlacement(s.Placement),
 		},
 	}
 	out.Spec.Limits = toLimits(s.Limits)
@@ -139,12 +143,15 @@ func toExecution(x wire.Execution) *brig.Execution {
 }
 
 func toOutcome(a wire.RunAnswer) *brig.Outcome {
-	out := &brig.Outcome{Result: *toResult(a.Result), Sandbox: a.Sandbox, Skipped: a.ArtifactsSkipped, Pool: brig.PoolUse(a.Pool)}
+	out := &brig.Outcome{Result: *toResult(a.Result), Sandbox: a.Sandbox, ID: brig.ID(a.ID), Skipped: a.ArtifactsSkipped, Pool: brig.PoolUse(a.Pool), Route: wire.ToRoute(a.Route)}
 	out.Workspace = a.Workspace.Noun()
 	if a.HasResult {
 		if out.Value = a.Value; out.Value == nil {
 			out.Value = json.RawMessage("null")
 		}
+	}
+	if a.Step != nil {
+		out.Step = &brig.StepOutcome{Outputs: toRich(a.Step.Outputs), State: json.RawMessage(a.Step.State)}
 	}
 	for _, f := range a.Artifacts {
 		out.Artifacts = append(out.Artifacts, brig.File{Path: f.Path, Data: f.ContentB64, Mode: uint32(f.Mode)})

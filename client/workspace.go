@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,6 +49,35 @@ func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]*brig.Wo
 		list = append(list, v.Noun())
 	}
 	return list, nil
+}
+
+func versionPath(name string, version int) string {
+	return "/v1/workspaces/" + segment(name) + "/versions/" + strconv.Itoa(version) + "/files"
+}
+
+// WorkspaceFiles implements brig.Service.
+func (c *Client) WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
+	var out wire.WorkspaceFiles
+	rq := request{method: http.MethodGet, path: versionPath(name, version), query: given("path", path)}
+	if err := c.call(ctx, rq, nil, &out); err != nil {
+		return nil, err
+	}
+	return out.Noun(), nil
+}
+
+// ReadWorkspaceFile implements brig.Service.
+func (c *Client) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
+	resp, err := c.send(ctx, request{
+		method: http.MethodGet, path: versionPath(name, version) + "/content", query: url.Values{"path": {path}}, accept: wire.Octets,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if resp.ContentLength < 0 {
+		resp.Body.Close()
+		return 0, nil, c.lost(ctx, "the server's answer does not say how large the file is", nil)
+	}
+	return resp.ContentLength, content{resp.Body, ctx, c}, nil
 }
 
 // DiffWorkspace implements brig.Service.

@@ -31,6 +31,6 @@ it. Docker's is its daemon's, and is not counted.
 Figures are for comparing. Nothing here fails for being slow.`,
 	}
 	cmd.AddCommand(c.benchRun(), c.benchContext(), c.benchBurst(),
-		c.benchDensity(), c.benchScale(), c.benchStream(), c.benchChaos(), c.benchSoak(), c.benchE2B(), c.benchEgress())
+		c.benchDensity(), c.benchScale(), c.benchStream(), c.benchChaos(), c.benchSoak(), c.benchE2B(), c.benchEgress(), c.benchWorkspace())
 	return cmd
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door"
 	"github.com/brig-run/brig/engine"
@@ -74,20 +76,32 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	if err := founded(ctx, g.store); err != nil {
 		return nil, err
 	}
+	templates, err := cfg.templates()
+	if err != nil {
+		return nil, err
+	}
 	o := engine.Options{
-		Capacity: engine.Capacity{Room: room}, Pool: pool,
+		Capacity: engine.Capacity{Room: room}, Pool: pool, Templates: templates,
 		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, Bounds: cfg.bounds(), Log: log,
+	}
+	if err := cfg.openWorkspaces(ctx, g.dir, &o); err != nil {
+		return nil, err
 	}
 	for _, f := range change {
 		f(&o)
 	}
+	seen, err := cfg.watch(g.dir, &o)
+	if err != nil {
+		return nil, err
+	}
+	o.Trial = 0 // nothing goes on beside what is measured
 	g.engine = engine.New(ctx, o)
 	g.undo = append(g.undo, g.stop)
 	g.began = time.Now()
 	if err := g.engine.Recover(g.ctx); err != nil {
 		return nil, err
 	}
-	if err := g.serve(log, cfg); err != nil {
+	if err := g.serve(log, cfg, seen.registry); err != nil {
 		return nil, err
 	}
 	return g, g.account()
@@ -115,7 +129,7 @@ func (g *rig) folder() error {
 }
 
 // serve puts the REST API in front of the engine, as brig serve does.
-func (g *rig) serve(log *slog.Logger, cfg *config) error {
+func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) error {
 	if err := adminKey(g.ctx, g.dir, g.store); err != nil {
 		return err
 	}
@@ -128,7 +142,7 @@ func (g *rig) serve(log *slog.Logger, cfg *config) error {
 	if err != nil {
 		return fmt.Errorf("listen on loopback: %w", err)
 	}
-	all, err := openDoors(g.ctx, g.dir, cfg, g.engine, g.store, nil, log)
+	all, err := openDoors(g.ctx, g.dir, cfg, g.engine, g.store, seen, entrance{}, log)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,12 @@ type config struct {
 	Listen string `yaml:"listen"`
 	// Hosts are further names by which clients may call the server.
 	Hosts []string `yaml:"hosts"`
+	// URL is where browsers find the server.
+	URL string `yaml:"url"`
+	// OIDC lets people sign in by an identity provider.
+	OIDC *oidcConfig `yaml:"oidc"`
+	// Sessions are browsers'.
+	Sessions sessionsConfig `yaml:"sessions"`
 	// Limits bound sandboxes.
 	Limits struct {
 		Default sizes `yaml:"default"`
@@ -80,8 +86,16 @@ type config struct {
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
 	} `yaml:"e2b"`
+	// Execman is the door for executor managers' clients.
+	Execman execmanConfig `yaml:"execman"`
+	// Kernels is the door of a Jupyter kernel gateway, on the same address.
+	Kernels kernelsConfig `yaml:"kernels"`
 	// Egress bounds where sandboxes may connect to.
 	Egress egressConfig `yaml:"egress"`
+	// Tools says how agents' tools are run.
+	Tools toolsConfig `yaml:"tools"`
+	// Providers are where sandboxes are made besides this machine.
+	Providers providersConfig `yaml:"providers"`
 	// Require is the least that every sandbox must be held to, by area.
 	Require map[string]string `yaml:"require"`
 	// Screening says which code is refused before it runs.
@@ -98,6 +112,18 @@ type config struct {
 		// Keep is the age at which lines go. Default never.
 		Keep duration `yaml:"keep"`
 	} `yaml:"audit"`
+	// Rates are what providers ask for executions, by the providers' names.
+	Rates map[string]rateConfig `yaml:"rates"`
+	// Metrics says what is done to have them.
+	Metrics struct {
+		// Trial is how often a program is run in a sandbox of its own for
+		// nothing but to see whether that works; 0 is never.
+		Trial *duration `yaml:"trial"`
+	} `yaml:"metrics"`
+	// Alerts says what is wrong, and whom it is told.
+	Alerts alertsConfig `yaml:"alerts"`
+	// Otel says where traces go.
+	Otel otelConfig `yaml:"otel"`
 	// Region is where this server is, for its log.
 	Region string `yaml:"region"`
 	// Quota is that of tenants that are made without one.
@@ -105,6 +131,7 @@ type config struct {
 		Sandboxes  int     `yaml:"sandboxes"`
 		Executions int     `yaml:"executions"`
 		Rate       float64 `yaml:"rate"`
+		Workspaces size    `yaml:"workspaces"`
 	} `yaml:"quota"`
 	// Keep says how long things can be fetched after their end.
 	Keep struct {
@@ -138,6 +165,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		n = defaultPool
 	}
 	o.Warm = append(o.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Python, Count: n})
+	o.Warm = append(o.Warm, c.Execman.warm()...)
 	for i, w := range c.Pool.Warm {
 		language := brig.Language("")
 		if w.Language != "" {
@@ -164,6 +192,7 @@ func (c *config) quota() brig.Quota {
 	pick(&q.Sandboxes, c.Quota.Sandboxes)
 	pick(&q.Executions, c.Quota.Executions)
 	pick(&q.Rate, c.Quota.Rate)
+	pick(&q.Workspaces, int64(c.Quota.Workspaces))
 	return q
 }
 
@@ -285,6 +314,12 @@ func (c *config) check() error {
 	if _, err := c.Egress.options(); err != nil {
 		return err
 	}
+	if _, err := c.Execman.options(); err != nil {
+		return err
+	}
+	if _, err := c.Kernels.options(); err != nil {
+		return err
+	}
 	if c.E2B.Internet && !c.Egress.Wide {
 		return brig.Errorf(brig.InvalidConfig, "e2b.internet needs egress.wide").
 			WithHint("set egress.wide, which lets everybody have rules that allow nearly everything, or leave out e2b.internet")
@@ -296,7 +331,10 @@ func (c *config) check() error {
 	if _, err := c.templates(); err != nil {
 		return err
 	}
-	if _, err := c.Screening.policy(); err != nil {
+	if _, err := c.Screening.rules(); err != nil {
+		return err
+	}
+	if err := c.checkOIDC(); err != nil {
 		return err
 	}
 	if err := c.Workspaces.check(); err != nil {

@@ -35,8 +35,8 @@ type screenRules struct {
 	Commands bool `yaml:"commands"`
 }
 
-// policy is what the lists make, nil if nothing is screened.
-func (s *screening) policy() (*screen.Policy, error) {
+// rules are what the lists make, nil if nothing is screened.
+func (s *screening) rules() (*brig.Screening, error) {
 	switch s.Mode {
 	case "", screenOff:
 		return nil, nil
@@ -50,7 +50,7 @@ func (s *screening) policy() (*screen.Policy, error) {
 				WithHint("set screening.mode to allow, or leave the list out")
 		}
 	}
-	return &screen.Policy{Others: s.Others, Rules: map[brig.Language]screen.Rules{
+	return &brig.Screening{Others: s.Others, Rules: map[brig.Language]brig.ScreenRules{
 		brig.Python:     s.Python.over(screen.PythonRules(), s.Mode),
 		brig.JavaScript: s.JavaScript.over(screen.JavaScriptRules(), s.Mode),
 	}}, nil
@@ -67,19 +67,28 @@ func (s screenRules) over(r screen.Rules, mode string) screen.Rules {
 	if s.Attributes != nil {
 		r.Attributes = s.Attributes
 	}
-	r.Only, r.Allowed, r.Commands = mode == screenAllow, s.Allow, s.Commands
+	r.Only, r.Allow, r.Commands = mode == screenAllow, s.Allow, s.Commands
 	return r
 }
 
-// screen has an engine screen code as the file says, if it does.
+// screen has an engine screen code as the file says, if it does, and as
+// tenants' ceilings say. For those alone nothing is made ready before it is
+// wanted.
 func (c *config) screen(ctx context.Context, o *engine.Options) error {
-	p, err := c.Screening.policy()
-	if err != nil || p == nil {
+	rules, err := c.Screening.rules()
+	if err != nil {
 		return err
 	}
-	if err := p.Screener.Warm(ctx); err != nil {
+	var screener screen.Screener
+	o.ScreenBy = screener.ScreenBy
+	if rules == nil {
+		return nil
+	}
+	if err := screener.Warm(ctx); err != nil {
 		return err
 	}
-	o.Screen = p.Screen
+	o.Screen = func(ctx context.Context, lang brig.Language, source string) error {
+		return screener.ScreenBy(ctx, rules, lang, source)
+	}
 	return nil
 }

@@ -137,5 +137,5 @@ func resolved(ctx context.Context, files brig.Files, p brig.Path) (*brig.Entry, 
 
 // leftOut says that something is not copied.
 func (c *cli) leftOut(name string) {
-	fmt.Fprintf(c.stderr, "brig: left out %s: neither a file nor a directory\n", clean(name))
+	fmt.Fprintf(c.stderr, "brig: left out %s: neither a file nor a directory\n", cell(name))
 }

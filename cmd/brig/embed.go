@@ -23,6 +23,7 @@ var embedded embed.FS
 const (
 	agentName  = "brig-agent"
 	engineName = "brig-engine"
+	shimName   = "brig-shim"
 )
 
 // self is this very binary, whatever becomes of its file.
@@ -32,7 +33,7 @@ const self = "/proc/self/exe"
 // it, and returns its path; without one, this binary plays its part.
 func unpack(dataDir, name string) (string, error) {
 	packed, err := embedded.ReadFile("embedded/" + name + ".gz")
-	if errors.Is(err, fs.ErrNotExist) || failpoint.Enabled && name == engineName {
+	if errors.Is(err, fs.ErrNotExist) || failpoint.Enabled && name != agentName {
 		return self, nil // what is embedded has no failpoints
 	}
 	if err != nil {

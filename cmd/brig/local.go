@@ -23,6 +23,7 @@ const tenant = "default"
 type parts struct {
 	images   *image.Store
 	provider *gvisor.Provider
+	agent    string // the agent's file
 }
 
 // open prepares the images and the provider of a data folder.
@@ -41,12 +42,16 @@ func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	shimFile, err := unpack(dir, shimName)
+	if err != nil {
+		return nil, err
+	}
 	agentFile, err := unpack(dir, agentName)
 	if err != nil {
 		return nil, err
 	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: engineFile, Agent: agentFile, Log: log,
+		DataDir: dir, Engine: engineFile, Shim: shimFile, Agent: agentFile, Log: log,
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			if err != nil {
@@ -62,7 +67,7 @@ func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &parts{images: images, provider: p}, nil
+	return &parts{images: images, provider: p, agent: agentFile}, nil
 }
 
 // local returns an engine in this process. One-shots need no records and may
@@ -104,6 +109,9 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	if err := cfg.openWorkspaces(ctx, dir, &o); err != nil {
 		return nil, nil, nil, err
 	}
+	if o.Tools, err = cfg.Tools.options(dir); err != nil {
+		return nil, nil, nil, err
+	}
 	if ephemeral {
 		o.Store = mem.New()
 		if err := founded(ctx, o.Store); err != nil {
@@ -122,6 +130,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	o.Store = store
+	cfg.Providers.options(dir, p.agent, nil, &o)
 	if err := errors.Join(founded(ctx, store), cfg.vault(ctx, dir, &o)); err != nil {
 		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
 	}

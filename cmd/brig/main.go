@@ -1,9 +1,9 @@
 // Command brig is the server, the command line and, told apart by argv[0],
 // the isolation engine and the sandbox's init.
 //
-//	brig run ──┬─▶ engine ─▶ provider/gvisor ─▶ shim ─▶ gofer, sentry ─▶ agent
+//	brig run ──┬─▶ engine ─▶ provider/gvisor ─▶ shim ─▶ sentry ─▶ agent
 //	brig …   ──┘     │                           (this binary, or the small
-//	                 ▼                            one that is embedded in it)
+//	                 ▼                            ones that are embedded in it)
 //	               store
 //	brig serve ─▶ api/rest ─▶ engine …
 //	brig … with BRIG_URL ─▶ client ─▶ api/rest of that server

@@ -2,57 +2,124 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/alert"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/observe"
 )
 
-// poolMetrics shows the pool to Prometheus, one series for each kind of
-// sandbox.
-type poolMetrics struct{ svc brig.Service }
-
-var (
-	poolLabels = []string{"image", "language", "limits"}
-	poolDescs  = map[string]*prometheus.Desc{
-		"size":   prometheus.NewDesc("brig_pool_size", "Sandboxes that should wait.", poolLabels, nil),
-		"ready":  prometheus.NewDesc("brig_pool_ready", "Sandboxes that wait.", poolLabels, nil),
-		"making": prometheus.NewDesc("brig_pool_making", "Sandboxes that are being made.", poolLabels, nil),
-		"hits":   prometheus.NewDesc("brig_pool_hits_total", "Sandboxes that waited when they were asked for.", poolLabels, nil),
-		"misses": prometheus.NewDesc("brig_pool_misses_total", "Sandboxes that had to be made when they were asked for.", poolLabels, nil),
-		"failed": prometheus.NewDesc("brig_pool_failures_total", "Sandboxes that could not be made ahead of time.", poolLabels, nil),
-		"refill": prometheus.NewDesc("brig_pool_refill_seconds", "Median time to make one of the last ones.", poolLabels, nil),
-	}
-)
-
-// Describe implements prometheus.Collector.
-func (poolMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range poolDescs {
-		ch <- d
-	}
+// rateConfig is what a provider asks for executions.
+type rateConfig struct {
+	PerCall      float64 `yaml:"per_call"`
+	PerSecond    float64 `yaml:"per_second"`
+	PerGiBSecond float64 `yaml:"per_gib_second"`
 }
 
-// Collect implements prometheus.Collector.
-func (m poolMetrics) Collect(ch chan<- prometheus.Metric) {
-	ctx := brig.WithActor(context.Background(), brig.Actor{Name: "metrics", Tenant: tenant, Role: brig.Operator})
-	shelves, err := m.svc.Pool(ctx)
+// rates are what providers ask for executions.
+func (c *config) rates() (map[string]brig.Rate, error) {
+	out := map[string]brig.Rate{}
+	for name, r := range c.Rates {
+		out[name] = brig.Rate(r)
+		if err := out[name].Check("rates." + name); err != nil {
+			return nil, brig.Errorf(brig.InvalidConfig, "rates.%s: %s", name, brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint)
+		}
+	}
+	return out, nil
+}
+
+// defaultTrial is how often a server that was told nothing tries its sandboxes.
+const defaultTrial = time.Minute
+
+// trial is how often sandboxes are tried.
+func (c *config) trial() time.Duration {
+	if c.Metrics.Trial == nil {
+		return defaultTrial
+	}
+	return c.Metrics.Trial.std()
+}
+
+// watch is what looks at the server: metrics and alerts.
+type watch struct {
+	registry *prometheus.Registry
+	metrics  *observe.Metrics
+	machines *observe.Machines
+	host     *observe.Host
+	spending *observe.Spending
+	alerts   *alert.Evaluator
+	webhook  *alert.Webhook // nil for none
+}
+
+// watch makes what looks at a server, and has the engine tell it.
+func (c *config) watch(dir string, o *engine.Options) (*watch, error) {
+	rules, err := c.Alerts.rules()
 	if err != nil {
-		ch <- prometheus.NewInvalidMetric(poolDescs["size"], err)
-		return
+		return nil, err
 	}
-	for _, s := range shelves {
-		l := s.Limits
-		limits := fmt.Sprintf("memory=%s cpus=%g disk=%s processes=%d files=%d",
-			brig.FormatBytes(l.Memory), l.CPUs, brig.FormatBytes(l.Disk), l.Processes, l.OpenFiles)
-		labels := []string{s.Image, string(s.Language), limits}
-		for name, v := range map[string]float64{
-			"size": float64(s.Target), "ready": float64(s.Ready), "making": float64(s.Making), "refill": s.Refill.Seconds(),
-		} {
-			ch <- prometheus.MustNewConstMetric(poolDescs[name], prometheus.GaugeValue, v, labels...)
-		}
-		for name, v := range map[string]int64{"hits": s.Hits, "misses": s.Misses, "failed": s.Failed} {
-			ch <- prometheus.MustNewConstMetric(poolDescs[name], prometheus.CounterValue, float64(v), labels...)
+	if o.Rates, err = c.rates(); err != nil {
+		return nil, err
+	}
+	var windows []time.Duration
+	for _, r := range rules {
+		if r.Window > 0 {
+			windows = append(windows, r.Window)
 		}
 	}
+	w := &watch{registry: prometheus.NewRegistry(), machines: &observe.Machines{}, host: &observe.Host{Dir: dir}}
+	w.metrics, err = observe.New(w.registry, observe.Options{Providers: []string{o.Provider.Capabilities().Name}, Windows: windows, Trial: c.trial()})
+	if err != nil {
+		return nil, err
+	}
+	w.spending = &observe.Spending{Tenants: o.Store.Tenants, Usage: o.Store.Usage, Now: time.Now, Every: c.Alerts.Every.std()}
+	if w.webhook, err = c.Alerts.webhook(o.Log); err != nil {
+		return nil, err
+	}
+	ao := alert.Options{
+		Rules: rules, Figures: w.figures(), Every: c.Alerts.Every.std(), Repeat: c.Alerts.Repeat.std(),
+		File: filepath.Join(dir, alertsFile), Log: o.Log,
+	}
+	if w.webhook != nil {
+		ao.Told = w.webhook.Tell
+	}
+	w.alerts = alert.NewEvaluator(ao)
+	o.Observer, o.Alerts, o.Trial = w.metrics, w.alerts.Alerts, c.trial()
+	return w, nil
+}
+
+// buildInfo says which version this is.
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "brig_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()},
+	})
+	g.Set(1)
+	return g
+}
+
+// begin looks at an engine, until the returned function is called.
+func (w *watch) begin(ctx context.Context, e *engine.Engine) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w.machines.Load, w.machines.Pool = e.Load, e.Pool
+	w.machines.Context = brig.WithActor(ctx, brig.Actor{Name: "metrics", Tenant: tenant, Role: brig.Operator})
+	w.spending.Context = ctx
+	for _, c := range []prometheus.Collector{
+		w.machines, w.host, w.spending, buildInfo(), firing{w.alerts},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := w.registry.Register(c); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	var work sync.WaitGroup
+	work.Go(func() { w.alerts.Run(ctx) })
+	if w.webhook != nil {
+		work.Go(func() { w.webhook.Run(ctx) })
+	}
+	return func() { cancel(); work.Wait() }, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/rest"
@@ -45,12 +46,23 @@ func (c *cli) printError(e *brig.Error) {
 }
 
 // clean keeps what a guest may have written from speaking to the terminal.
-func clean(s string) string {
+func clean(s string) string { return without(s, "\n\t") }
+
+// cell is clean for what has one line, and one place in it: a name that a guest
+// gave must not look like more than one.
+func cell(s string) string { return without(s, "") }
+
+// without replaces what controls a terminal, or turns the direction of a text
+// around, but for what is kept.
+func without(s, kept string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= 0x20 && r != 0x7f && (r < 0x80 || r > 0x9f) {
+		switch {
+		case strings.ContainsRune(kept, r):
 			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
+			return '�'
 		}
-		return '�'
+		return r
 	}, s)
 }
 
@@ -70,7 +82,7 @@ func (c *cli) table(header string, rows [][]string) error {
 	fmt.Fprintln(w, header)
 	for _, r := range rows {
 		for i := range r {
-			r[i] = clean(r[i])
+			r[i] = cell(r[i])
 		}
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}

@@ -56,8 +56,8 @@ server that BRIG_URL or --url names, or on one that serves this data folder.`,
 	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: the data folder's admin key)")
 	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
 	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
-	root.AddCommand(c.runCommand(), c.serveCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
-		c.keyCommand(), c.tenantCommand(), c.usageCommand(), c.secretCommand(), c.workspaceCommand(), c.auditCommand(),
+	root.AddCommand(c.runCommand(), c.serveCommand(), c.execmanCommand(), c.mcpCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
+		c.keyCommand(), c.sessionCommand(), c.whoamiCommand(), c.tenantCommand(), c.providerCommand(), c.usageCommand(), c.alertsCommand(), c.metricsCommand(), c.secretCommand(), c.toolCommand(), c.workspaceCommand(), c.auditCommand(),
 		c.capabilitiesCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type runFlags struct {
 	egress                                       egressFlags
 	workspace                                    workspaceFlags
 	require                                      []string
+	place                                        placeFlags
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -56,12 +58,13 @@ func (c *cli) runCommand() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVarP(&f.code, "code", "c", "", "the program's source")
 	fl.StringVarP(&f.language, "language", "l", "", "python, javascript or bash (default: by the file's name, else python)")
-	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
+	fl.StringVar(&f.image, "image", "", "image by name or digest (default "+brig.HostImage+", or the provider's own)")
 	fl.StringVar(&f.arguments, "args", "", "JSON `object` for main")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
 	addRequire(cmd, &f.require)
+	f.place.add(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
@@ -124,6 +127,7 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	if p.Workspace, err = f.workspace.use(); err != nil {
 		return p, err
 	}
+	p.Placement = f.place.placement()
 	if p.Require, err = requirement(f.require); err != nil {
 		return p, err
 	}
@@ -273,7 +277,7 @@ func (c *cli) conclude(o *brig.Outcome) {
 	}
 	c.concludeWorkspace(o.Workspace)
 	for _, name := range o.Skipped {
-		fmt.Fprintln(c.stderr, "brig: artifact not returned, there are too many or it is too large:", clean(name))
+		fmt.Fprintln(c.stderr, "brig: artifact not returned, there are too many or it is too large:", cell(name))
 	}
 }
 
@@ -287,7 +291,12 @@ func saveArtifacts(dir string, files []brig.File) error {
 	}
 	defer root.Close()
 	for _, f := range files {
-		if err := root.WriteFile(f.Path, f.Data, 0o644); err != nil {
+		// The root keeps names in it, whatever links a provider's have.
+		err := root.MkdirAll(path.Dir(f.Path), 0o755)
+		if err == nil {
+			err = root.WriteFile(f.Path, f.Data, 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("save artifact: %w", err)
 		}
 	}

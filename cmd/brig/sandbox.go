@@ -64,6 +64,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			if spec.Workspace, err = f.workspace.use(); err != nil {
 				return err
 			}
+			spec.Placement = f.place.placement()
 			if spec.Require, err = requirement(f.require); err != nil {
 				return err
 			}
@@ -94,6 +95,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
 	addRequire(cmd, &f.require)
+	f.place.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
 	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")

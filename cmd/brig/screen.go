@@ -58,7 +58,7 @@ func (c *cli) screen(ctx context.Context, lang brig.Language, source string) err
 	if cfg.Screening.Mode == "" || cfg.Screening.Mode == screenOff {
 		cfg.Screening.Mode = screenDeny
 	}
-	policy, err := cfg.Screening.policy()
+	rules, err := cfg.Screening.rules()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *cli) screen(ctx context.Context, lang brig.Language, source string) err
 		}
 		lang = brig.JavaScript
 	}
-	found, err := policy.Screener.Check(ctx, lang, []byte(source), policy.Rules[lang])
+	found, err := (&screen.Screener{}).Check(ctx, lang, []byte(source), rules.Rules[lang])
 	switch {
 	case errors.Is(err, screen.ErrLanguage):
 		return brig.InvalidField("language", "%s cannot be screened", lang).WithHint("give python, javascript or typescript")

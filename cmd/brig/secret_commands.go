@@ -26,6 +26,7 @@ func (c *cli) secretSet() *cobra.Command {
 	var (
 		hosts, places []string
 		exclusive     bool
+		plain         bool
 		env, file     string
 	)
 	cmd := &cobra.Command{
@@ -47,7 +48,7 @@ for which the value is put into requests to those hosts.`,
 			if err != nil {
 				return err
 			}
-			s := brig.Secret{Name: args[0], Hosts: hosts, Exclusive: exclusive}
+			s := brig.Secret{Name: args[0], Hosts: hosts, Exclusive: exclusive, Plain: plain}
 			for _, p := range places {
 				s.Places = append(s.Places, brig.SecretPlace(p))
 			}
@@ -64,6 +65,7 @@ for which the value is put into requests to those hosts.`,
 	fl.StringArrayVar(&hosts, "host", nil, "a `host` that the value may be sent to, for example api.example.com or *.example.com")
 	fl.StringArrayVar(&places, "place", nil, "where in a request: header (default), query or body")
 	fl.BoolVar(&exclusive, "exclusive", false, "refuse requests to these hosts with other credentials")
+	fl.BoolVar(&plain, "plain", false, "let the value go to these hosts in clear HTTP, too")
 	fl.StringVar(&env, "from-env", "", "take the value from the `variable`")
 	fl.StringVar(&file, "from-file", "", "take the value from the `file`, as it is")
 	return cmd

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +29,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	var (
 		listen string
 		pool   int
+		tied   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -48,10 +51,21 @@ the next one finds them again.`,
 					cfg.Pool.Size = -1
 				}
 			}
-			return c.serve(cmd.Context(), cfg)
+			ctx := cmd.Context()
+			if tied {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				go func() {
+					_, _ = io.Copy(io.Discard, c.stdin) // an error is an end, too
+					cancel()
+				}()
+			}
+			return c.serve(ctx, cfg)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen on (default "+defaultListen+")")
+	cmd.Flags().BoolVar(&tied, "until-eof", false, "end when standard input does: with the program that has started this one, however that ends")
 	cmd.Flags().IntVar(&pool, "pool", defaultPool, "how many Python sandboxes wait to be used; 0 for none")
 	return cmd
 }
@@ -124,32 +138,63 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 	if err := cfg.openWorkspaces(ctx, dir, &o); err != nil {
 		return err
 	}
+	if o.Tools, err = cfg.Tools.options(dir); err != nil {
+		return err
+	}
 	if err := checkKeys(ctx, store, o.Keys, log); err != nil {
 		return err
 	}
+	people, err := c.openSignIn(cfg, &o, log)
+	if err != nil {
+		return err
+	}
 	defer keepHeads(ctx, dir, store, o.AuditKey, log)()
+	w, err := cfg.watch(dir, &o)
+	if err != nil {
+		return err
+	}
+	cfg.Providers.options(dir, p.agent, w.metrics, &o)
 	e := engine.New(ctx, o)
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {
 		log.Error("recover", "err", err)
 	}
-	all, err := openDoors(ctx, dir, cfg, e, store, hosts(cfg, ln), log)
+	if err := cfg.Providers.first(ctx, store, e, log); err != nil {
+		return err
+	}
+	end, err := w.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer end()
+	all, err := openDoors(ctx, dir, cfg, e, store, w.registry, entrance{hosts(cfg, ln), people}, log)
 	if err != nil {
 		return err
 	}
 	defer all.close()
-	stop, err := all.serveTLS(cfg, log)
+	tracer, flush, err := cfg.Otel.tracer(ctx, cfg.Region, log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	front := door.Traced(tracer, all)
+	stop, err := all.serveTLS(cfg, tracer, log)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return c.listen(ctx, door.NewServer(all, log), ln, dir, log)
+	done, err := c.serveExecman(ctx, cfg, all, e, tracer, log)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.listen(ctx, door.NewServer(front, log), ln, dir, log)
 }
 
 // listen serves until ctx ends, and lets requests finish for a while.
 func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir string, log *slog.Logger) error {
-	url := "http://" + ln.Addr().String()
-	b, err := json.Marshal(announcement{URL: url, PID: os.Getpid()})
+	at := "http://" + ln.Addr().String()
+	b, err := json.Marshal(announcement{URL: at, PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
@@ -158,8 +203,8 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 		return err
 	}
 	defer os.Remove(file)
-	log.Info("serving", "url", url, "data_dir", dir, "version", version())
-	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\nkey for E2B's clients: %s\n", url, filepath.Join(dir, keyFile), filepath.Join(dir, e2bKeyFile))
+	log.Info("serving", "url", at, "data_dir", dir, "version", version())
+	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\nkey for E2B's clients: %s\n", at, filepath.Join(dir, keyFile), filepath.Join(dir, e2bKeyFile))
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {
@@ -181,6 +226,9 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 // hosts are the names by which clients may call this server.
 func hosts(cfg *config, ln net.Listener) []string {
 	out := cfg.Hosts
+	if u, err := url.Parse(cfg.URL); err == nil && u.Host != "" {
+		out = append(out, u.Hostname())
+	}
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		out = append(out, host)
 	}

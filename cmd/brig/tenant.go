@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -25,7 +27,7 @@ func (c *cli) tenantCommand() *cobra.Command {
 // terms are the flags that a tenant's quota and ceilings have.
 type terms struct {
 	brig.Tenant
-	egress, storage, memory, disk string
+	egress, storage, workspaces, memory, disk, screening string
 }
 
 func (t *terms) flags(f *pflag.FlagSet) {
@@ -38,6 +40,8 @@ func (t *terms) flags(f *pflag.FlagSet) {
 	f.Float64Var(&q.MemoryPerDay, "gib-seconds-per-day", 0, "GiB-seconds that sandboxes reserve on one day")
 	f.StringVar(&t.egress, "egress-per-day", "", "`size` of what sandboxes send and receive on one day")
 	f.StringVar(&t.storage, "storage", "", "`size` of what sandboxes that live may write")
+	f.StringVar(&t.workspaces, "workspaces", "", "`size` of what versions of workspaces take")
+	f.Float64Var(&t.Budget, "budget", 0, "what executions of a calendar month may cost before an alert says so")
 	f.Float64Var(&q.Rate, "rate", 0, "calls a second")
 	f.Float64Var(&q.RatePerKey, "rate-per-key", 0, "calls a second with one key")
 	f.StringVar(&t.memory, "max-memory", "", "the most `memory` of a sandbox")
@@ -47,16 +51,33 @@ func (t *terms) flags(f *pflag.FlagSet) {
 	f.DurationVar(&l.MaxLife, "max-life", 0, "the longest life of a sandbox")
 	f.DurationVar(&l.MaxTimeout, "max-timeout", 0, "the longest execution")
 	f.StringSliceVar(&l.Images, "images", nil, "names, `patterns` or digests of the images that may be used")
+	f.StringVar(&t.screening, "screening", "", "`file` with what of screening a configuration has: code that is refused of this tenant's alone")
 	f.BoolVar(&l.DigestsOnly, "digests-only", false, "images must be asked for by their digest")
 }
 
-// sizes reads those of the flags that are sizes and were given.
-func (t *terms) sizes(f *pflag.FlagSet) error {
+// read reads those of the flags that are sizes or files and were given.
+func (t *terms) read(f *pflag.FlagSet) error {
+	if f.Changed("screening") {
+		var s screening
+		file, err := os.Open(t.screening)
+		if err != nil {
+			return brig.InvalidField("--screening", "the file cannot be read").Because(err)
+		}
+		defer file.Close()
+		if err := yaml.NewDecoder(file, yaml.Strict()).Decode(&s); err != nil {
+			return brig.InvalidField("--screening", "the file is wrong: %s", yaml.FormatError(err, false, true)).
+				WithHint("it has mode, python, javascript and others, as below screening in docs/configuration.md")
+		}
+		if t.Ceilings.Screening, err = s.rules(); err != nil {
+			return err
+		}
+	}
 	for _, s := range []struct {
 		flag, text string
 		to         *int64
 	}{
 		{"egress-per-day", t.egress, &t.Quota.EgressPerDay}, {"storage", t.storage, &t.Quota.Storage},
+		{"workspaces", t.workspaces, &t.Quota.Workspaces},
 		{"max-memory", t.memory, &t.Ceilings.Limits.Memory}, {"max-disk", t.disk, &t.Ceilings.Limits.Disk},
 	} {
 		if !f.Changed(s.flag) {
@@ -90,7 +111,7 @@ func (c *cli) tenantCreate() *cobra.Command {
 		Example: "  brig tenant create acme --sandboxes 20 --executions 10 --max-memory 2GiB --images 'host,python:*'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.sizes(cmd.Flags()); err != nil {
+			if err := t.read(cmd.Flags()); err != nil {
 				return err
 			}
 			t.Name = args[0]
@@ -130,7 +151,7 @@ func (c *cli) tenantUpdate() *cobra.Command {
 					}
 				})
 				if err == nil {
-					err = merged.sizes(given)
+					err = merged.read(given)
 				}
 				if err != nil {
 					return err
@@ -214,13 +235,13 @@ func (c *cli) usageCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, lines, "DAY\tTENANT\t"+labelHeader(q.Label)+"EXECUTIONS\tTIME\tVCPU-S\tGIB-S\tEGRESS", func(l brig.UsageLine) []string {
+				return list(c, lines, "DAY\tTENANT\t"+labelHeader(q.Label)+"EXECUTIONS\tTIME\tVCPU-S\tGIB-S\tEGRESS\tSTORED\tCOST", func(l brig.UsageLine) []string {
 					row := []string{l.Day, l.Tenant}
 					if q.Label != "" {
 						row = append(row, l.Value)
 					}
 					return append(row, fmt.Sprint(l.Executions), l.ExecutionTime.Round(time.Millisecond).String(),
-						fmt.Sprintf("%.1f", l.CPUTime.Seconds()), fmt.Sprintf("%.1f", l.Memory), brig.FormatBytes(l.Egress))
+						fmt.Sprintf("%.1f", l.CPUTime.Seconds()), fmt.Sprintf("%.1f", l.Memory), brig.FormatBytes(l.Egress), brig.FormatBytes(l.Stored), fmt.Sprintf("%.4f", l.Cost))
 				})
 			})
 		},

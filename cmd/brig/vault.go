@@ -75,14 +75,23 @@ func checkKeys(ctx context.Context, store brig.Store, keys *seal.Keyring, log *s
 	if err != nil {
 		return err
 	}
+	variables, err := store.AllToolVariables(ctx)
+	if err != nil {
+		return err
+	}
 	lost := 0
 	for _, s := range all {
 		if !keys.Has(s.Key) {
 			lost++
 		}
 	}
+	for _, x := range variables {
+		if !keys.Has(x.SealedBy) {
+			lost++
+		}
+	}
 	if lost > 0 {
-		log.Error("secrets were encrypted with a key that this server does not have", "secrets", lost, "of", len(all),
+		log.Error("secrets were encrypted with a key that this server does not have", "secrets", lost, "of", len(all)+len(variables),
 			"hint", "start it with the key that it had")
 	}
 	return nil

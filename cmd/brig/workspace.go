@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ sandbox ends, too.`,
   brig run --workspace data:direct -c 'open("out.txt", "w").write("hi")'
   brig workspace versions data`,
 	}
-	cmd.AddCommand(c.workspaceCreate(), c.workspaceList(), c.workspaceVersions(), c.workspaceDiff(), c.workspaceRestore(),
+	cmd.AddCommand(c.workspaceCreate(), c.workspaceList(), c.workspaceVersions(), c.workspaceFiles(), c.workspaceCat(), c.workspaceDiff(), c.workspaceRestore(),
 		c.workspaceCommit(), c.workspaceRemove())
 	return cmd
 }
@@ -102,6 +103,65 @@ func versionNumber(s string) (int, error) {
 	return n, nil
 }
 
+// ofVersion reads NAME[@VERSION]; without one it is the newest.
+func ofVersion(s string) (name string, version int, err error) {
+	name, number, pinned := strings.Cut(s, "@")
+	if pinned {
+		version, err = versionNumber(number)
+	}
+	return name, version, err
+}
+
+func (c *cli) workspaceFiles() *cobra.Command {
+	return &cobra.Command{
+		Use:   "files NAME[@VERSION] [PATH]",
+		Short: "List a version's files, and what was captured outside /workspace",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, version, err := ofVersion(args[0])
+			if err != nil {
+				return err
+			}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				all, err := svc.WorkspaceFiles(ctx, name, version, strings.Join(args[1:], ""))
+				if err != nil {
+					return err
+				}
+				return list(c, all, "MODE\tSIZE\tPATH", func(f brig.WorkspaceFile) []string {
+					where := clean(f.Path)
+					if f.Type == brig.Symlink {
+						where += " -> " + clean(f.Target)
+					}
+					return []string{fmt.Sprintf("%04o", f.Mode), strconv.FormatInt(f.Size, 10), where}
+				})
+			})
+		},
+	}
+}
+
+func (c *cli) workspaceCat() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cat NAME[@VERSION] PATH",
+		Short: "Write a version's file to standard output",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, version, err := ofVersion(args[0])
+			if err != nil {
+				return err
+			}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				_, r, err := svc.ReadWorkspaceFile(ctx, name, version, args[1])
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				_, err = io.Copy(c.stdout, r)
+				return err
+			})
+		},
+	}
+}
+
 func (c *cli) workspaceDiff() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff NAME FROM TO",
@@ -134,7 +194,7 @@ func (c *cli) workspaceDiff() *cobra.Command {
 func (c *cli) printChanges(changes []brig.WorkspaceChange) {
 	signs := map[brig.WorkspaceChangeKind]string{brig.WorkspaceAdded: "A", brig.WorkspaceChanged: "M", brig.WorkspaceRemoved: "D"}
 	for _, ch := range changes {
-		fmt.Fprintln(c.stdout, signs[ch.Kind], clean(ch.Path))
+		fmt.Fprintln(c.stdout, signs[ch.Kind], cell(ch.Path))
 	}
 }
 
@@ -174,6 +234,9 @@ func (c *cli) workspaceCommit() *cobra.Command {
 					return c.printJSON(out)
 				}
 				c.printChanges(out.Changes)
+				for _, f := range out.Captured {
+					fmt.Fprintln(c.stdout, "C", clean(f.Path))
+				}
 				if out.Version != nil {
 					fmt.Fprintln(c.stdout, "version", out.Version.Number)
 				}
@@ -190,7 +253,7 @@ func (c *cli) concludeWorkspace(out *brig.WorkspaceCommit) {
 		return
 	}
 	for _, s := range out.Skipped {
-		fmt.Fprintf(c.stderr, "brig: not kept: %s: %s\n", clean(s.Path), clean(s.Reason))
+		fmt.Fprintf(c.stderr, "brig: not kept: %s: %s\n", cell(s.Path), cell(s.Reason))
 	}
 	if more := out.Passed - len(out.Skipped); more > 0 {
 		fmt.Fprintf(c.stderr, "brig: not kept: %d more\n", more)
@@ -224,24 +287,18 @@ func (c *cli) workspaceRemove() *cobra.Command {
 
 // workspaceFlags say which workspace a sandbox has.
 type workspaceFlags struct {
-	workspace string
-	prefixes  []string
+	workspace         string
+	prefixes, capture []string
 }
 
 func (f *workspaceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.workspace, "workspace", "", "workspace at /workspace, as `NAME[@VERSION][:MODE]`; modes are read_only, overlay (default) and direct")
 	cmd.Flags().StringArrayVar(&f.prefixes, "writable", nil, "`path` below /workspace that a commit may change (default all)")
+	cmd.Flags().StringArrayVar(&f.capture, "capture", nil, "absolute `path` outside /workspace; what is written there comes along with a commit")
 }
 
 func (f *workspaceFlags) use() (brig.WorkspaceUse, error) {
-	name, mode, _ := strings.Cut(f.workspace, ":")
-	name, number, pinned := strings.Cut(name, "@")
-	u := brig.WorkspaceUse{Name: name, Mode: brig.WorkspaceMode(mode), Prefixes: f.prefixes}
-	if pinned {
-		var err error
-		if u.Version, err = versionNumber(number); err != nil {
-			return u, err
-		}
-	}
-	return u, nil
+	which, mode, _ := strings.Cut(f.workspace, ":")
+	name, version, err := ofVersion(which)
+	return brig.WorkspaceUse{Name: name, Version: version, Mode: brig.WorkspaceMode(mode), Prefixes: f.prefixes, Capture: f.capture}, err
 }

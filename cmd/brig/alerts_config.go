@@ -1,0 +1,152 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/alert"
+)
+
+// alertsFile keeps what fires over a restart.
+const alertsFile = "alerts.json"
+
+// alertsConfig is the part of the configuration about what is wrong.
+type alertsConfig struct {
+	// Every is how often the rules are looked at.
+	Every duration `yaml:"every"`
+	// Repeat is how often is told again of what goes on.
+	Repeat duration `yaml:"repeat"`
+	// Rules changes some of them, by name.
+	Rules map[string]ruleConfig `yaml:"rules"`
+	// Webhook is where alerts are told.
+	Webhook struct {
+		URL string `yaml:"url"`
+		// Insecure admits plain HTTP to another machine.
+		Insecure bool `yaml:"insecure"`
+		// Bearer and Secret are files with what is sent as the credentials, and
+		// with the key that signs.
+		Bearer   string `yaml:"bearer"`
+		Secret   string `yaml:"secret"`
+		External string `yaml:"external"`
+	} `yaml:"webhook"`
+}
+
+// ruleConfig changes a rule. What is left out stays as it is.
+type ruleConfig struct {
+	Threshold *float64  `yaml:"threshold"`
+	Window    *duration `yaml:"window"`
+	For       *duration `yaml:"for"`
+	Least     *int64    `yaml:"least"`
+	Off       bool      `yaml:"off"`
+}
+
+// rules are those that are looked at.
+func (c *alertsConfig) rules() ([]alert.Rule, error) {
+	rules := alert.Rules()
+	for name, change := range c.Rules {
+		i := slices.IndexFunc(rules, func(r alert.Rule) bool { return r.Name == name })
+		if i < 0 {
+			var names []string
+			for _, r := range rules {
+				names = append(names, r.Name)
+			}
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules: there is no %q", brig.Clip(name, 80)).
+				WithHint("the rules are %s", strings.Join(names, ", "))
+		}
+		r := &rules[i]
+		set := func(to *time.Duration, d *duration) {
+			if d != nil {
+				*to = d.std()
+			}
+		}
+		if change.Threshold != nil {
+			r.Threshold = *change.Threshold
+		}
+		if change.Least != nil {
+			r.Least = *change.Least
+		}
+		if change.Window != nil && r.Window == 0 {
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s.window: it looks at a moment", name).WithHint("leave it out, or set for")
+		}
+		set(&r.Window, change.Window)
+		set(&r.For, change.For)
+		if r.For < 0 || r.Least < 0 || change.Window != nil && (r.Window < time.Second || r.Window > 24*time.Hour) {
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s is out of bounds", name).
+				WithHint("window may be 1s to 24h; for and least are not negative")
+		}
+		if change.Off {
+			r.Name = ""
+		}
+	}
+	return slices.DeleteFunc(rules, func(r alert.Rule) bool { return r.Name == "" }), nil
+}
+
+// webhook is where alerts are told, nil for nowhere.
+func (c *alertsConfig) webhook(log *slog.Logger) (*alert.Webhook, error) {
+	w := c.Webhook
+	if w.URL == "" {
+		return nil, nil
+	}
+	o := alert.WebhookOptions{URL: w.URL, Insecure: w.Insecure, External: w.External, Log: log}
+	for _, f := range []struct {
+		field, file string
+		to          *string
+	}{{"bearer", w.Bearer, &o.Bearer}, {"secret", w.Secret, &o.Secret}} {
+		if f.file == "" {
+			continue
+		}
+		b, err := os.ReadFile(f.file)
+		if *f.to = strings.TrimSpace(string(b)); err != nil || *f.to == "" {
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.%s: the file cannot be read or is empty", f.field).
+				WithHint("check its name and mode").Because(err)
+		}
+	}
+	return alert.NewWebhook(o)
+}
+
+// figures are what the rules look at.
+func (w *watch) figures() map[alert.Figure]alert.Source {
+	sure := func(f func(time.Duration) []brig.Sample) alert.Source {
+		return func(window time.Duration) ([]brig.Sample, error) { return f(window), nil }
+	}
+	now := func(f func() ([]brig.Sample, error)) alert.Source {
+		return func(time.Duration) ([]brig.Sample, error) { return f() }
+	}
+	return map[alert.Figure]alert.Source{
+		alert.Availability: sure(w.metrics.Availability), alert.ErrorRate: sure(w.metrics.ErrorRate),
+		alert.MeanSeconds: sure(w.metrics.MeanSeconds), alert.P95Seconds: sure(w.metrics.P95Seconds),
+		alert.ProviderUp: sure(w.metrics.Up), alert.RateLimit: sure(w.metrics.RateLimit),
+		alert.PoolFree: now(w.machines.PoolFree), alert.Memory: now(w.host.Memory),
+		alert.CostRatio: now(w.spending.CostRatio), alert.Budget: now(w.spending.Budgets),
+	}
+}
+
+// firing shows alerts to Prometheus.
+type firing struct{ alerts *alert.Evaluator }
+
+var firingDesc = prometheus.NewDesc("brig_alerts_firing", "Alerts that fire.", []string{"alert", "severity"}, nil)
+
+// Describe implements prometheus.Collector.
+func (firing) Describe(ch chan<- *prometheus.Desc) { ch <- firingDesc }
+
+// Collect implements prometheus.Collector.
+func (f firing) Collect(ch chan<- prometheus.Metric) {
+	n := map[[2]string]int{}
+	for _, r := range f.alerts.Rules {
+		n[[2]string{r.Name, string(r.Severity)}] = 0
+	}
+	for _, a := range f.alerts.Alerts() {
+		if a.State == brig.AlertFiring {
+			n[[2]string{a.Name, string(a.Severity)}]++
+		}
+	}
+	for k, v := range n {
+		ch <- prometheus.MustNewConstMetric(firingDesc, prometheus.GaugeValue, float64(v), k[0], k[1])
+	}
+}

@@ -1,0 +1,423 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/alert"
+	"github.com/brig-run/brig/observe"
+)
+
+// stage is a server as its rules see it, whose figures a test sets. The clock
+// is the test's; the metrics, the rules with their defaults, the webhook and
+// its receiver are the real ones.
+type stage struct {
+	*watch
+	now    time.Time
+	free   int // sandboxes that wait
+	tenant brig.Tenant
+	usage  []brig.UsageLine
+	hook   *receiver
+	steps  []map[string]float64 // what Prometheus would have read
+}
+
+const stepTime = 15 * time.Second
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	// A quarter of an hour before midnight, so that a day can end.
+	s := &stage{now: time.Date(2026, 11, 14, 23, 45, 0, 0, time.UTC), free: 3, tenant: brig.Tenant{Name: "acme", Budget: 100}, hook: newReceiver(t)}
+	clock := func() time.Time { return s.now }
+	w := &watch{registry: prometheus.NewRegistry()}
+	var err error
+	if w.metrics, err = observe.New(w.registry, observe.Options{Providers: []string{"gvisor"}, Now: clock}); err != nil {
+		t.Fatal(err)
+	}
+	w.machines = &observe.Machines{Context: t.Context(), Load: func() brig.Load { return brig.Load{} },
+		Pool: func(context.Context) ([]brig.PoolShelf, error) {
+			return []brig.PoolShelf{{Provider: "gvisor", Target: 3, Ready: s.free}}, nil
+		}}
+	w.host = &observe.Host{Dir: t.TempDir(), Meminfo: filepath.Join(t.TempDir(), "meminfo")}
+	w.spending = &observe.Spending{
+		Now: clock, Context: t.Context(),
+		Tenants: func(context.Context) ([]*brig.Tenant, error) { return []*brig.Tenant{&s.tenant}, nil },
+		Usage:   func(_ context.Context, _, from, to string) ([]brig.UsageLine, error) { return s.between(from, to), nil },
+	}
+	for _, c := range []prometheus.Collector{w.machines, w.host, w.spending} {
+		w.registry.MustRegister(c)
+	}
+	hook, err := alert.NewWebhook(alert.WebhookOptions{URL: s.hook.url, First: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.webhook = hook
+	w.alerts = alert.NewEvaluator(alert.Options{Rules: alert.Rules(), Figures: w.figures(), Told: hook.Tell, Now: clock})
+	s.watch = w
+	ctx, end := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { hook.Run(ctx) })
+	t.Cleanup(func() { end(); work.Wait() })
+	s.memory(t, 40)
+	// A week at one a day.
+	for day := 7; day < 14; day++ {
+		s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: fmt.Sprintf("2026-11-%02d", day), Spent: brig.Spent{Cost: 1}})
+	}
+	return s
+}
+
+func (s *stage) between(from, to string) (out []brig.UsageLine) {
+	for _, l := range s.usage {
+		if l.Day >= from && l.Day <= to {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (s *stage) memory(t *testing.T, used int) {
+	t.Helper()
+	text := fmt.Sprintf("MemTotal: 1000 kB\nMemAvailable: %d kB\n", 1000-10*used)
+	if err := os.WriteFile(s.host.Meminfo, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stage) ran(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
+	for range n {
+		s.metrics.Ran(brig.Ran{Provider: "gvisor", Op: "run", Language: "python", Status: status, Kind: kind, Duration: took})
+	}
+}
+
+// step is a quarter of a minute of a server that does well, and what else
+// happens in it.
+func (s *stage) step(t *testing.T, what func()) {
+	t.Helper()
+	s.now = s.now.Add(stepTime)
+	s.ran(brig.RunSuccess, "", 100*time.Millisecond, 2)
+	s.metrics.Tried("gvisor", 50*time.Millisecond, nil)
+	what()
+	s.alerts.Step(t.Context())
+	s.steps = append(s.steps, s.read(t))
+}
+
+// read is what /metrics says.
+func (s *stage) read(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			name := func(suffix string, more ...string) string {
+				return f.GetName() + suffix + "{" + strings.Join(append(slices.Clone(labels), more...), ",") + "}"
+			}
+			switch {
+			case m.GetCounter() != nil:
+				out[name("")] = m.GetCounter().GetValue()
+			case m.GetGauge() != nil:
+				out[name("")] = m.GetGauge().GetValue()
+			case m.GetHistogram() != nil:
+				h := m.GetHistogram()
+				out[name("_sum")], out[name("_count")] = h.GetSampleSum(), float64(h.GetSampleCount())
+				out[name("_bucket", `le="+Inf"`)] = float64(h.GetSampleCount())
+				for _, b := range h.GetBucket() {
+					out[name("_bucket", `le="`+strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64)+`"`)] = float64(b.GetCumulativeCount())
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (s *stage) state(name string) brig.AlertState {
+	for _, a := range s.alerts.Alerts() {
+		if a.Name == name {
+			return a.State
+		}
+	}
+	return ""
+}
+
+// causes is how each rule is made to fire, and what makes it clear beside that
+// being over.
+var causes = map[string]struct {
+	wrong, right func(*testing.T, *stage)
+	labels       map[string]string
+}{
+	"BrigAvailability": {
+		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunFailed, brig.CreationFailed, 0, 1) },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigErrorRate": {
+		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunTimeout, brig.Timeout, time.Second, 1) },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigSlowExecutions": {
+		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunSuccess, "", 30*time.Second, 4) },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigSlowTail": {
+		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunSuccess, "", 7*time.Second, 1) },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigPoolExhausted": {
+		wrong:  func(_ *testing.T, s *stage) { s.free = 0 },
+		right:  func(_ *testing.T, s *stage) { s.free = 1 },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigProviderDown": {
+		wrong:  func(_ *testing.T, s *stage) { s.metrics.Tried("gvisor", time.Second, errors.New("broken")) },
+		labels: map[string]string{"provider": "gvisor"},
+	},
+	"BrigCostSpike": {
+		wrong: func(_ *testing.T, s *stage) {
+			if s.now.Day() == 14 && len(s.usage) == 7 {
+				s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: "2026-11-14", Spent: brig.Spent{Cost: 2.5}})
+			}
+		},
+	},
+	"BrigRateLimitNear": {
+		wrong:  func(_ *testing.T, s *stage) { s.metrics.Allowance("cloud", "eu", 100, 10) },
+		right:  func(_ *testing.T, s *stage) { s.metrics.Allowance("cloud", "eu", 100, 95) },
+		labels: map[string]string{"provider": "cloud", "region": "eu"},
+	},
+	"BrigMemoryHigh": {
+		wrong: func(t *testing.T, s *stage) { s.memory(t, 93) },
+		right: func(t *testing.T, s *stage) { s.memory(t, 50) },
+	},
+	"BrigBudgetNear": {
+		wrong:  func(_ *testing.T, s *stage) { s.tenant.Budget = 8 },
+		right:  func(_ *testing.T, s *stage) { s.tenant.Budget = 100 },
+		labels: map[string]string{"tenant": "acme"},
+	},
+	"BrigBudgetSpent": {
+		// Seven were spent, and one may be.
+		wrong:  func(_ *testing.T, s *stage) { s.tenant.Budget = 1 },
+		right:  func(_ *testing.T, s *stage) { s.tenant.Budget = 100 },
+		labels: map[string]string{"tenant": "acme"},
+	},
+}
+
+// Each rule is driven to fire and to clear; a receiver is told of both. What
+// Prometheus makes of the exported rules and of what it would have read
+// meanwhile is the same.
+func TestEveryAlertFiresAndClears(t *testing.T) {
+	for _, r := range alert.Rules() {
+		t.Run(r.Name, func(t *testing.T) {
+			c, ok := causes[r.Name]
+			if !ok {
+				t.Fatal("nothing makes this alert fire")
+			}
+			s := newStage(t)
+			for range 24 { // six minutes of health
+				s.step(t, func() {})
+			}
+			if got := s.alerts.Alerts(); len(got) != 0 {
+				t.Fatalf("while all is well there are %+v", got)
+			}
+			fires := 0
+			for range 24 {
+				s.step(t, func() { c.wrong(t, s) })
+				if s.state(r.Name) == brig.AlertFiring && fires == 0 {
+					fires = len(s.steps)
+				}
+			}
+			if fires == 0 {
+				t.Fatalf("it does not fire; it is %q", s.state(r.Name))
+			}
+			if held := time.Duration(fires-24-1) * stepTime; held < r.For {
+				t.Errorf("it fires after %v, and should after %v", held, r.For)
+			}
+			// It is told how things stand, not how they stood: so it is asked first.
+			s.hook.expect(t, r, "firing", c.labels)
+			// Midnight passes meanwhile.
+			for range 48 {
+				s.step(t, func() {
+					if c.right != nil {
+						c.right(t, s)
+					}
+				})
+			}
+			if s.state(r.Name) != brig.AlertResolved {
+				t.Fatalf("it does not clear; it is %q", s.state(r.Name))
+			}
+			s.hook.expect(t, r, "resolved", c.labels)
+			t.Run("promtool", func(t *testing.T) { s.prometheus(t, r) })
+		})
+	}
+}
+
+// prometheus has Prometheus's own tool work out the exported rules.
+func (s *stage) prometheus(t *testing.T, r alert.Rule) {
+	tool := findPromtool(t)
+	dir := t.TempDir()
+	rules, err := alert.PrometheusRules(alert.Rules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string][]string{}
+	for i, read := range s.steps {
+		for name, v := range read {
+			if !strings.HasPrefix(name, "brig_") {
+				continue
+			}
+			for len(series[name]) < i {
+				series[name] = append(series[name], "_")
+			}
+			series[name] = append(series[name], strconv.FormatFloat(v, 'f', -1, 64))
+		}
+		for name := range series {
+			if len(series[name]) <= i {
+				series[name] = append(series[name], "_")
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("rule_files: [rules.yml]\nevaluation_interval: 15s\ntests:\n- interval: 15s\n  input_series:\n")
+	for name, values := range series {
+		fmt.Fprintf(&b, "  - series: '%s'\n    values: '%s'\n", name, strings.Join(values, " "))
+	}
+	firing := fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Name)
+	fmt.Fprintf(&b, "  promql_expr_test:\n")
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 23*stepTime)
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: [{labels: '{}', value: 1}]}\n", firing, 47*stepTime)
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 95*stepTime)
+	for file, text := range map[string]string{"rules.yml": string(rules), "test.yml": b.String()} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(tool, "test", "rules", filepath.Join(dir, "test.yml")).CombinedOutput(); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+}
+
+// findPromtool finds Prometheus's own tool.
+func findPromtool(t testing.TB) string {
+	t.Helper()
+	for _, file := range []string{os.Getenv("BRIG_PROMTOOL"), "promtool", "/var/cache/brig-test/promtool"} {
+		if found, err := exec.LookPath(file); file != "" && err == nil {
+			return found
+		}
+	}
+	t.Skip("no promtool here; `make setup` gets one")
+	return ""
+}
+
+// receiver is what takes alerts, as Alertmanager's receivers do.
+type receiver struct {
+	url string
+
+	mu     sync.Mutex // guards the fields below
+	bodies []hookBody
+}
+
+// hookBody is what Alertmanager's documentation says comes.
+type hookBody struct {
+	Version     string            `json:"version"`
+	GroupKey    string            `json:"groupKey"`
+	Status      string            `json:"status"`
+	Receiver    string            `json:"receiver"`
+	GroupLabels map[string]string `json:"groupLabels"`
+	Alerts      []struct {
+		Status      string            `json:"status"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+		StartsAt    time.Time         `json:"startsAt"`
+		EndsAt      time.Time         `json:"endsAt"`
+		Fingerprint string            `json:"fingerprint"`
+	} `json:"alerts"`
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		b, err := io.ReadAll(q.Body)
+		var body hookBody
+		if err == nil {
+			err = json.Unmarshal(b, &body)
+		}
+		if err != nil || q.Method != http.MethodPost || q.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v: %v", q.Method, q.Header, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.bodies = append(r.bodies, body)
+	}))
+	t.Cleanup(srv.Close)
+	r.url = srv.URL
+	return r
+}
+
+// expect waits until a rule's state has been told, and looks at all that was
+// told of it.
+func (r *receiver) expect(t *testing.T, rule alert.Rule, state string, labels map[string]string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var states, prints []string
+		r.mu.Lock()
+		for _, b := range r.bodies {
+			if b.GroupLabels["alertname"] != rule.Name {
+				continue
+			}
+			if b.Version != "4" || b.GroupKey == "" || b.Receiver != "brig" || len(b.Alerts) != 1 || b.Status != b.Alerts[0].Status {
+				t.Errorf("told %+v", b)
+				continue
+			}
+			a := b.Alerts[0]
+			states, prints = append(states, a.Status), append(prints, a.Fingerprint)
+			want := map[string]string{"alertname": rule.Name, "severity": string(rule.Severity)}
+			for k, v := range labels {
+				want[k] = v
+			}
+			if fmt.Sprint(a.Labels) != fmt.Sprint(want) {
+				t.Errorf("labels %v, want %v", a.Labels, want)
+			}
+			if strings.ContainsAny(a.Annotations["summary"]+a.Annotations["description"], "{}") || a.Annotations["summary"] == "" {
+				t.Errorf("annotations %v", a.Annotations)
+			}
+			if v, err := strconv.ParseFloat(a.Annotations["value"], 64); err != nil || math.IsNaN(v) {
+				t.Errorf("value %q", a.Annotations["value"])
+			}
+			if a.StartsAt.IsZero() || (a.Status == "resolved") == a.EndsAt.IsZero() {
+				t.Errorf("%s from %v to %v", a.Status, a.StartsAt, a.EndsAt)
+			}
+		}
+		r.mu.Unlock()
+		if i := slices.Index(states, state); i >= 0 {
+			if states[0] != "firing" || prints[0] != prints[i] {
+				t.Errorf("told %v as %v", states, prints)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("told %v", states)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/signin"
+)
+
+// oidcConfig says by which identity provider people sign in.
+type oidcConfig struct {
+	Issuer   string `yaml:"issuer"`
+	ClientID string `yaml:"client_id"`
+	// ClientSecret is what a confidential client has, or is in a file. One
+	// without is a public client.
+	ClientSecret     string `yaml:"client_secret"`
+	ClientSecretFile string `yaml:"client_secret_file"`
+	// Audiences are those whose tokens are taken, beside the client's id, and
+	// Clients other programs to which they may have been given.
+	Audiences []string `yaml:"audiences"`
+	Clients   []string `yaml:"clients"`
+	Scopes    []string `yaml:"scopes"`
+	// Domains, Tenant and Role are the mapping: it is read again when the file
+	// changes.
+	Domains []string         `yaml:"domains"`
+	Tenant  oidcTenantConfig `yaml:"tenant"`
+	Role    oidcRoleConfig   `yaml:"role"`
+}
+
+// oidcTenantConfig says whose people are.
+type oidcTenantConfig struct {
+	Claim   string            `yaml:"claim"`
+	Values  map[string]string `yaml:"values"`
+	Default string            `yaml:"default"`
+}
+
+// oidcRoleConfig says what people may do.
+type oidcRoleConfig struct {
+	Claim   string            `yaml:"claim"`
+	Values  map[string]string `yaml:"values"`
+	Default string            `yaml:"default"`
+}
+
+// sessionsConfig says how long browsers' sessions last.
+type sessionsConfig struct {
+	Idle duration `yaml:"idle"`
+	Life duration `yaml:"life"`
+}
+
+// noRole is what is written for the role of those who have none.
+const noRole = "none"
+
+// mapping is what the configuration says of people.
+func (o *oidcConfig) mapping() (*signin.Mapping, error) {
+	m := &signin.Mapping{
+		Domains: o.Domains,
+		Tenant:  signin.TenantRule{Claim: o.Tenant.Claim, Values: o.Tenant.Values, Default: o.Tenant.Default},
+		Role:    signin.RoleRule{Claim: o.Role.Claim},
+	}
+	role := func(field, s string) (brig.Role, error) {
+		if s == "" || s == noRole {
+			return brig.Nobody, nil
+		}
+		r, err := brig.ParseRole(s)
+		if err != nil {
+			return r, brig.Errorf(brig.InvalidConfig, "%s: %s", field, brig.AsError(err).Message).WithHint("use none, viewer, member, admin or operator")
+		}
+		return r, nil
+	}
+	var err error
+	if m.Role.Default, err = role("oidc.role.default", o.Role.Default); err != nil {
+		return nil, err
+	}
+	for value, name := range o.Role.Values {
+		r, err := role("oidc.role.values", name)
+		if err != nil {
+			return nil, err
+		}
+		if m.Role.Values == nil {
+			m.Role.Values = map[string]brig.Role{}
+		}
+		m.Role.Values[value] = r
+	}
+	return m, m.Check()
+}
+
+// check refuses what nobody could sign in by.
+func (c *config) checkOIDC() error {
+	if c.Sessions.Idle < 0 || c.Sessions.Life < 0 {
+		return brig.Errorf(brig.InvalidConfig, "sessions: a duration is negative").WithHint("leave it out for the default")
+	}
+	if c.OIDC == nil {
+		return nil
+	}
+	if c.OIDC.ClientSecret != "" && c.OIDC.ClientSecretFile != "" {
+		return brig.Errorf(brig.InvalidConfig, "oidc.client_secret and oidc.client_secret_file are both given").WithHint("give one of them")
+	}
+	m, err := c.OIDC.mapping()
+	if err != nil {
+		return err
+	}
+	_, err = signin.New(c.OIDC.options(c.URL, "", []byte("of nobody: a check"), func() (*signin.Mapping, error) { return m, nil }))
+	return err
+}
+
+func (o *oidcConfig) options(url, secret string, seed []byte, mapping func() (*signin.Mapping, error)) signin.Options {
+	scopes := o.Scopes
+	if scopes == nil {
+		scopes = []string{"openid", "email", "profile"}
+	}
+	return signin.Options{
+		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, Audiences: o.Audiences, Clients: o.Clients,
+		Scopes: scopes, URL: url, Seed: seed, Mapping: mapping,
+	}
+}
+
+// openSignIn lets people sign in as the configuration says, if it does. The
+// seed of grants is what a login's cookie is sealed under, too.
+func (c *cli) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*signin.Provider, error) {
+	o.SessionIdle, o.SessionLife = cfg.Sessions.Idle.std(), cfg.Sessions.Life.std()
+	if cfg.OIDC == nil {
+		return nil, nil
+	}
+	secret := cfg.OIDC.ClientSecret
+	if file := cfg.OIDC.ClientSecretFile; file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, brig.Errorf(brig.InvalidConfig, "oidc.client_secret_file cannot be read").Because(err)
+		}
+		secret = strings.TrimSpace(string(b))
+	}
+	seed := hmac.New(sha256.New, o.GrantSeed)
+	seed.Write([]byte("signin"))
+	watched := &mappingFile{path: c.configFile, log: log, read: func() (*signin.Mapping, error) {
+		now, err := c.config()
+		if err != nil {
+			return nil, err
+		}
+		if now.OIDC == nil {
+			return nil, brig.Errorf(brig.InvalidConfig, "oidc is not in the configuration file any more")
+		}
+		return now.OIDC.mapping()
+	}}
+	p, err := signin.New(cfg.OIDC.options(cfg.URL, secret, seed.Sum(nil), watched.mapping))
+	if err != nil {
+		return nil, err
+	}
+	o.People = p
+	return p, nil
+}
+
+// mappingEvery is how often is looked at most whether the file has changed.
+const mappingEvery = 100 * time.Millisecond
+
+// mappingFile is the configuration file's mapping as it is now: whom it does
+// not let in any more is out within a second. While it cannot be read nobody
+// comes in.
+type mappingFile struct {
+	path string
+	log  *slog.Logger
+	read func() (*signin.Mapping, error)
+
+	mu     sync.Mutex // guards the fields below
+	looked time.Time
+	stamp  fs.FileInfo
+	now    *signin.Mapping
+	err    error
+}
+
+func (f *mappingFile) mapping() (*signin.Mapping, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.looked) < mappingEvery {
+		return f.now, f.err
+	}
+	f.looked = time.Now()
+	stamp, err := os.Stat(f.path)
+	if err == nil && f.err == nil && f.stamp != nil && os.SameFile(stamp, f.stamp) &&
+		stamp.ModTime().Equal(f.stamp.ModTime()) && stamp.Size() == f.stamp.Size() {
+		return f.now, nil
+	}
+	if err == nil {
+		f.stamp = stamp
+		var m *signin.Mapping
+		if m, err = f.read(); err == nil {
+			f.now = m
+		}
+	}
+	if err != nil && f.err == nil {
+		f.log.ErrorContext(context.Background(), "read who may sign in; until it can be read nobody may", "file", f.path, "err", err)
+	}
+	if f.err = err; err != nil {
+		return nil, err
+	}
+	return f.now, nil
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brig-run/brig/alert"
+	"github.com/brig-run/brig/door"
+)
+
+// generated are the files that come from the table of rules; `make docs`
+// writes them.
+var generated = map[string][]string{
+	"../../docs/prometheus-rules.yml": {"alerts", "rules"},
+	"../../docs/grafana.json":         {"metrics", "dashboard"},
+}
+
+func TestGeneratedFiles(t *testing.T) {
+	for file, args := range generated {
+		var out bytes.Buffer
+		if code := execute(args, strings.NewReader(""), &out, io.Discard); code != 0 {
+			t.Fatalf("brig %v exits with %d", args, code)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b, out.Bytes()) {
+			t.Errorf("%s is old: run `make docs`", file)
+		}
+	}
+}
+
+// exported lists every metric that a server has, by its name.
+func exported(t *testing.T) map[string]bool {
+	t.Helper()
+	s := newStage(t)
+	if _, err := door.NewMetrics(s.registry); err != nil {
+		t.Fatal(err)
+	}
+	s.registry.MustRegister(firing{s.alerts}, buildInfo())
+	ch := make(chan *prometheus.Desc, 1000)
+	s.registry.Describe(ch)
+	close(ch)
+	names := map[string]bool{}
+	for d := range ch {
+		names[regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())[1]] = true
+	}
+	return names
+}
+
+// unknown lists metrics that a text names and no server has.
+func unknown(text string, names map[string]bool) (out []string) {
+	for _, name := range regexp.MustCompile(`\bbrig_[a-z0-9_]+`).FindAllString(text, -1) {
+		base := name
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			base = strings.TrimSuffix(base, suffix)
+		}
+		if !names[name] && !names[base] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Every metric that a rule, the dashboard or the page about metrics names is
+// there; and the page names every one.
+func TestMetricsThatAreNamedExist(t *testing.T) {
+	names := exported(t)
+	if len(names) < 40 {
+		t.Fatalf("a server has only %d metrics", len(names))
+	}
+	for _, file := range []string{"../../docs/prometheus-rules.yml", "../../docs/grafana.json", "../../docs/OBSERVABILITY.md"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost := unknown(string(b), names); len(lost) > 0 {
+			t.Errorf("%s names %v, which no server has", file, lost)
+		}
+		if strings.HasSuffix(file, ".md") {
+			for name := range names {
+				if !strings.Contains(string(b), "`"+name+"`") {
+					t.Errorf("%s does not say what %s is", file, name)
+				}
+			}
+		}
+	}
+	if len(unknown("sum(brig_nonsense_total)", names)) != 1 {
+		t.Error("a metric that is not there is not missed")
+	}
+}
+
+// The dashboard is one that Grafana takes: each panel has a query and a place
+// of its own.
+func TestDashboard(t *testing.T) {
+	b, err := alert.Dashboard(alert.Rules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Title  string
+		Panels []struct {
+			ID      int
+			Type    string
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ RefID, Expr string }
+		}
+	}
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatal(err)
+	}
+	taken := map[[2]int]string{}
+	ids := map[int]bool{}
+	rules := 0
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels are number %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if o := taken[[2]int{x, y}]; o != "" || x >= 24 {
+					t.Fatalf("%q lies on %q", p.Title, o)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if len(p.Targets) == 0 || p.Targets[0].Expr == "" || strings.Contains(p.Targets[0].Expr, "{window}") {
+			t.Errorf("%q asks %+v", p.Title, p.Targets)
+		}
+		if strings.HasPrefix(p.Title, "Brig") {
+			rules++
+		}
+	}
+	if rules != len(alert.Rules()) {
+		t.Errorf("%d of %d rules have a panel", rules, len(alert.Rules()))
+	}
+}
+
+// Prometheus's own tool takes the rules, those of a configuration too.
+func TestRulesAreTakenByPrometheus(t *testing.T) {
+	tool := findPromtool(t)
+	config := filepath.Join(t.TempDir(), "brig.yaml")
+	text := "alerts: {rules: {BrigErrorRate: {threshold: 0.1, window: 90s, for: 0s, least: 3}, BrigMemoryHigh: {off: true}}}"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"defaults": {"alerts", "rules"}, "configured": {"--config", config, "alerts", "rules"}} {
+		var out bytes.Buffer
+		if code := execute(args, strings.NewReader(""), &out, io.Discard); code != 0 {
+			t.Fatalf("%s: exits with %d", name, code)
+		}
+		file := filepath.Join(t.TempDir(), "rules.yml")
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := exec.Command(tool, "check", "rules", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, said)
+		}
+		if configured := strings.Contains(out.String(), "[1m30s]") || strings.Contains(out.String(), "[90s]"); configured != (name == "configured") ||
+			strings.Contains(out.String(), "BrigMemoryHigh") == configured || strings.Contains(out.String(), "> 0.1 ") != configured {
+			t.Errorf("%s: %s", name, out.String())
+		}
+	}
+}
+
+// What cannot be meant is refused, with the field.
+func TestAlertsConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		"alerts: {rules: {Nonsense: {off: true}}}":                     `alerts.rules: there is no "Nonsense"`,
+		"alerts: {rules: {BrigMemoryHigh: {window: 1m}}}":              "alerts.rules.BrigMemoryHigh.window",
+		"alerts: {rules: {BrigErrorRate: {window: 1ms}}}":              "alerts.rules.BrigErrorRate is out of bounds",
+		"alerts: {rules: {BrigErrorRate: {for: -1s}}}":                 "alerts.rules.BrigErrorRate is out of bounds",
+		"alerts: {webhook: {url: \"http://alerts.example/\"}}":         "alerts.webhook.url",
+		"alerts: {webhook: {url: \"http://[::1]/\", bearer: /nosuch}}": "alerts.webhook.bearer",
+		"rates: {gvisor: {per_second: -1}}":                            "rates.gvisor",
+	} {
+		file := filepath.Join(t.TempDir(), "brig.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&cli{configFile: file}).config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = cfg.Alerts.rules()
+		if err == nil {
+			_, err = cfg.Alerts.webhook(nil)
+		}
+		if err == nil {
+			_, err = cfg.rates()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

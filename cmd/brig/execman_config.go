@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/execman"
+	"github.com/brig-run/brig/engine"
+)
+
+// execmanConfig is the door of an executor manager.
+type execmanConfig struct {
+	// Listen is its address. Empty is no such door.
+	Listen string `yaml:"listen"`
+	// Allow are the networks that are let in. Default this machine.
+	Allow []string `yaml:"allow"`
+	// Tenant is for whom programs run.
+	Tenant string `yaml:"tenant"`
+	// Pool is how many of a language run at once, and wait to be used.
+	Pool int `yaml:"pool"`
+	// Timeout and Memory are those of every program.
+	Timeout duration `yaml:"timeout"`
+	Memory  size     `yaml:"memory"`
+	// PythonImage and NodeImage are the images. Default host.
+	PythonImage string `yaml:"python_image"`
+	NodeImage   string `yaml:"node_image"`
+}
+
+// The defaults of the door.
+const (
+	defaultExecman       = "127.0.0.1:9385"
+	defaultExecmanMemory = 256 * brig.MiB
+	maxExecmanPool       = 100
+)
+
+// options are what the door is made of, but for the engine.
+func (e *execmanConfig) options() (execman.Options, error) {
+	wrong := func(field, format string, args ...any) *brig.Error {
+		told := brig.Errorf(brig.InvalidConfig, format, args...)
+		told.Message = "execman." + field + ": " + told.Message
+		return told
+	}
+	o := execman.Options{
+		Actor:   brig.Actor{Name: "execman", Tenant: cmp.Or(e.Tenant, tenant), Role: brig.Member},
+		Pool:    cmp.Or(e.Pool, execman.DefaultPool),
+		Timeout: cmp.Or(e.Timeout.std(), execman.DefaultTimeout),
+		Limits:  brig.Limits{Memory: int64(cmp.Or(e.Memory, defaultExecmanMemory))},
+		Images:  map[brig.Language]string{brig.Python: e.PythonImage, brig.JavaScript: e.NodeImage},
+	}
+	if o.Pool < 1 || o.Pool > maxExecmanPool {
+		return o, wrong("pool", "%d is out of bounds", o.Pool).WithHint("give 1 to %d", maxExecmanPool)
+	}
+	if o.Timeout < time.Second || o.Timeout > 10*time.Minute {
+		return o, wrong("timeout", "%v is out of bounds", o.Timeout).WithHint("give 1s to 10m")
+	}
+	for _, s := range e.Allow {
+		p, err := netip.ParsePrefix(s)
+		if addr, aerr := netip.ParseAddr(s); aerr == nil {
+			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return o, wrong("allow", "%q is not a network", brig.Clip(s, 100)).WithHint("for example 10.0.0.0/8, or one address")
+		}
+		o.Allow = append(o.Allow, p.Masked())
+	}
+	if e.Listen == "" {
+		return o, nil
+	}
+	host, port, err := net.SplitHostPort(e.Listen)
+	if err != nil || strings.Trim(port, "0123456789") != "" {
+		return o, wrong("listen", "%q is not an address", brig.Clip(e.Listen, 100)).WithHint("for example %s", defaultExecman)
+	}
+	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) && len(o.Allow) == 0 {
+		return o, wrong("listen", "it is for other machines, and the protocol asks nobody who they are").
+			WithHint("name the networks that may use it in execman.allow, or listen on %s", defaultExecman)
+	}
+	if host != "" {
+		o.Hosts = append(o.Hosts, host)
+	}
+	return o, nil
+}
+
+// warm is what waits for the door's programs.
+func (e *execmanConfig) warm() []engine.Warm {
+	o, err := e.options()
+	if e.Listen == "" || err != nil {
+		return nil
+	}
+	return []engine.Warm{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
+}
+
+// fromEnvironment takes what RAGFlow's deployment says, where the file is
+// silent.
+func (e *execmanConfig) fromEnvironment(env func(string) string) error {
+	wrong := func(name, hint string) error {
+		return brig.Errorf(brig.InvalidConfig, "%s: %q is not understood", name, brig.Clip(env(name), 60)).WithHint("%s", hint)
+	}
+	e.PythonImage = cmp.Or(e.PythonImage, env("SANDBOX_BASE_PYTHON_IMAGE"))
+	e.NodeImage = cmp.Or(e.NodeImage, env("SANDBOX_BASE_NODEJS_IMAGE"))
+	if s := env("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE"); s != "" && e.Pool == 0 {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > maxExecmanPool {
+			return wrong("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", "give 1 to 100")
+		}
+		e.Pool = n
+	}
+	if s := env("SANDBOX_TIMEOUT"); s != "" && e.Timeout == 0 {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return wrong("SANDBOX_TIMEOUT", "for example 10s, 90s or 1m30s")
+		}
+		e.Timeout = duration(d)
+	}
+	if s := env("SANDBOX_MAX_MEMORY"); s != "" && e.Memory == 0 {
+		n, err := parseMemory(s)
+		if err != nil {
+			return wrong("SANDBOX_MAX_MEMORY", "for example 256m or 1g")
+		}
+		e.Memory = n
+	}
+	return nil
+}
+
+// parseMemory reads a number with b, k, m or g behind it.
+func parseMemory(s string) (size, error) {
+	units := map[string]int64{"b": 1, "k": brig.KiB, "m": brig.MiB, "g": brig.GiB}
+	unit, ok := units[strings.ToLower(s[len(s)-1:])]
+	n, err := strconv.ParseInt(s[:len(s)-1], 10, 32)
+	if err == nil && (!ok || n < 1) {
+		err = strconv.ErrSyntax
+	}
+	return size(n * unit), err
+}

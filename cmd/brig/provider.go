@@ -1,0 +1,327 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+func (c *cli) providerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "provider",
+		Aliases: []string{"providers"},
+		Short:   "List, configure, test, activate and remove providers of sandboxes",
+	}
+	cmd.AddCommand(c.providerList(), c.providerDescribe(), c.providerConfigure(), c.providerTest(), c.providerActivate(), c.providerRemove(), c.providerRoute())
+	return cmd
+}
+
+func (c *cli) providerList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List providers, and the kinds of which there is none",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				list, err := svc.Providers(ctx)
+				if err != nil {
+					return err
+				}
+				if c.asJSON {
+					return c.printJSON(list)
+				}
+				var rows [][]string
+				for _, p := range list {
+					rows = append(rows, []string{p.ID, providerState(&p), cmp.Or(p.Capabilities.Isolation, "-"), strconv.Itoa(p.Users), p.Title})
+				}
+				return c.table("ID\tSTATE\tISOLATION\tUSERS\tTITLE", rows)
+			})
+		},
+	}
+}
+
+// providerState says in a few words how a provider is.
+func providerState(p *brig.ProviderInfo) string {
+	var words []string
+	switch {
+	case !p.Configured:
+		return "not configured"
+	case p.Active:
+		words = append(words, "active")
+	}
+	if !p.Up {
+		words = append(words, "down: "+p.Why)
+	}
+	if len(words) == 0 {
+		return "up"
+	}
+	return strings.Join(words, ", ")
+}
+
+// provider finds one by its id, or the kind that it would be of.
+func provider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderInfo, error) {
+	list, err := svc.Providers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, same := range []func(p brig.ProviderInfo) bool{
+		func(p brig.ProviderInfo) bool { return p.ID == id },
+		func(p brig.ProviderInfo) bool { return p.Driver == brig.ProviderDriver(id) },
+	} {
+		if i := slices.IndexFunc(list, same); i >= 0 {
+			return &list[i], nil
+		}
+	}
+	return nil, brig.Errorf(brig.NotFound, "no provider %q", id).WithHint("brig provider ls shows those that there are")
+}
+
+func (c *cli) providerDescribe() *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe ID",
+		Short: "Say what a provider is, and which fields its configuration has",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				p, err := provider(ctx, svc, args[0])
+				if err != nil {
+					return err
+				}
+				if c.asJSON {
+					return c.printJSON(p)
+				}
+				fmt.Fprintf(c.stdout, "%s: %s\n%s\n", p.ID, p.Title, p.Doc)
+				if len(p.Fields) == 0 {
+					return nil
+				}
+				var rows [][]string
+				for _, f := range p.Fields {
+					rows = append(rows, []string{f.Name, fieldType(f), fieldDefault(f), fieldRange(f), cmp.Or(f.Doc, f.Label)})
+				}
+				return c.table("FIELD\tTYPE\tDEFAULT\tRANGE\tWHAT", rows)
+			})
+		},
+	}
+}
+
+func fieldType(f brig.ConfigField) string {
+	words := []string{f.Type}
+	for word, is := range map[string]bool{"required": f.Required, "secret": f.Secret, "read only": f.ReadOnly} {
+		if is {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words[1:])
+	return strings.Join(words, ", ")
+}
+
+func fieldDefault(f brig.ConfigField) string {
+	if f.Default == nil {
+		return "-"
+	}
+	return fmt.Sprint(f.Default)
+}
+
+func fieldRange(f brig.ConfigField) string {
+	bound := func(n *float64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*n, 'f', -1, 64)
+	}
+	switch {
+	case len(f.Options) > 0:
+		return strings.Join(f.Options, " | ")
+	case f.Min != nil || f.Max != nil:
+		return bound(f.Min) + " to " + bound(f.Max)
+	}
+	return "-"
+}
+
+func (c *cli) providerConfigure() *cobra.Command {
+	var (
+		set                []string
+		terms              brig.Terms
+		activate, test     bool
+		region, max, price = "region", "max", "second"
+	)
+	cmd := &cobra.Command{
+		Use:   "configure ID",
+		Short: "Say how a provider is reached and used; what is not given stays as it is",
+		Example: `  brig provider configure self_managed --set endpoint=http://10.0.0.7:9385 --test --activate
+  brig provider configure e2b@eu --set api_key=@key.txt --set region=eu --max 20`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				p, err := provider(ctx, svc, args[0])
+				if err != nil {
+					return err
+				}
+				in := brig.ProviderConfig{ID: args[0], Activate: activate, Test: test}
+				if len(set) > 0 {
+					if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+						return err
+					}
+				}
+				if f := cmd.Flags(); f.Changed(region) || f.Changed(max) || f.Changed(price) {
+					all := brig.Terms{}
+					if p.ID == args[0] {
+						all = p.Terms
+					}
+					for flag, set := range map[string]func(){
+						region: func() { all.Region = terms.Region }, max: func() { all.Max = terms.Max }, price: func() { all.Second = terms.Second },
+					} {
+						if f.Changed(flag) {
+							set()
+						}
+					}
+					in.Terms = &all
+				}
+				out, err := svc.ConfigureProvider(ctx, in)
+				if err != nil {
+					return c.wrongFields(err)
+				}
+				if c.asJSON {
+					return c.printJSON(out)
+				}
+				_, err = fmt.Fprintf(c.stdout, "%s: %s\n", out.ID, providerState(out))
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&set, "set", nil, "a field, as `NAME=VALUE`; a value of @FILE is read from there")
+	f.StringVar(&terms.Region, region, "", "where it is")
+	f.IntVar(&terms.Max, max, 0, "sandboxes and programs at once before it is full; 0 is no bound")
+	f.Float64Var(&terms.Second, price, 0, "what one second of a sandbox costs there")
+	f.BoolVar(&activate, "activate", false, "make it the active one")
+	f.BoolVar(&test, "test", false, "run a program there first, and change nothing if that fails")
+	return cmd
+}
+
+// wrongFields prints everything that is wrong, beside the first.
+func (c *cli) wrongFields(err error) error {
+	told := brig.AsError(err)
+	if len(told.Fields) > 1 {
+		for _, f := range told.Fields {
+			fmt.Fprintf(c.stderr, "%s: %s\n", f.Field, f.Message)
+		}
+	}
+	return err
+}
+
+// fieldsOf makes a configuration of NAME=VALUE, over what there is.
+func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, error) {
+	config := map[string]any{}
+	if p.ID == id && len(p.Config) > 0 {
+		if err := json.Unmarshal(p.Config, &config); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range set {
+		name, text, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, brig.InvalidField("--set", "%q is not NAME=VALUE", s).WithHint("brig provider describe %s shows the fields", id)
+		}
+		if file, ok := strings.CutPrefix(text, "@"); ok {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, brig.InvalidField("--set", "the file of %s cannot be read", name).WithHint("check the path").Because(err)
+			}
+			text = strings.TrimRight(string(b), "\r\n")
+		}
+		config[name] = valueOf(p.Fields, name, text)
+	}
+	return json.Marshal(config)
+}
+
+// valueOf is a value as its field's type has it; what does not fit stays text,
+// for the server to say so.
+func valueOf(fields []brig.ConfigField, name, text string) any {
+	i := slices.IndexFunc(fields, func(f brig.ConfigField) bool { return f.Name == name })
+	if i < 0 {
+		return text
+	}
+	switch fields[i].Type {
+	case "integer", "number", "boolean":
+		var v any
+		if json.Unmarshal([]byte(text), &v) == nil {
+			return v
+		}
+	case "array":
+		if text == "" {
+			return []string{}
+		}
+		return strings.Split(text, ",")
+	}
+	return text
+}
+
+func (c *cli) providerTest() *cobra.Command {
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "test ID",
+		Short: "Run a program at a provider, and keep nothing",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				in := brig.ProviderConfig{ID: args[0]}
+				if len(set) > 0 {
+					p, err := provider(ctx, svc, args[0])
+					if err != nil {
+						return err
+					}
+					if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+						return err
+					}
+				}
+				t, err := svc.TestProvider(ctx, in)
+				if err != nil {
+					return c.wrongFields(err)
+				}
+				if c.asJSON {
+					return c.printJSON(t)
+				}
+				if !t.OK {
+					return brig.Errorf(brig.ConnectionFailed, "%s", t.Message).WithHint("%s", t.Hint)
+				}
+				_, err = fmt.Fprintf(c.stdout, "%s (%d ms)\n", t.Message, t.Latency.Milliseconds())
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&set, "set", nil, "a field, as `NAME=VALUE`; a value of @FILE is read from there")
+	return cmd
+}
+
+func (c *cli) providerActivate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "activate ID",
+		Short: "Make a provider the active one",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return svc.ActivateProvider(ctx, args[0]) })
+		},
+	}
+}
+
+func (c *cli) providerRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm ID",
+		Aliases: []string{"remove"},
+		Short:   "Forget a provider that nobody uses",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return svc.RemoveProvider(ctx, args[0]) })
+		},
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/client"
+)
+
+func (c *cli) sessionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "session",
+		Aliases: []string{"sessions"},
+		Short:   "List and end browsers' sessions",
+	}
+	cmd.AddCommand(c.sessionList(), c.sessionEnd())
+	return cmd
+}
+
+func (c *cli) sessionList() *cobra.Command {
+	var tenant string
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List your own sessions, or as an admin those of the tenant",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				all, err := svc.Sessions(ctx, tenant)
+				if err != nil {
+					return err
+				}
+				return list(c, all, "ID\tNAME\tTENANT\tROLE\tBY\tCREATED\tLAST USED\tEXPIRES", func(s *brig.Session) []string {
+					by := s.Actor.Key
+					if p := s.Actor.Person; p != nil {
+						by = p.Issuer
+					}
+					return []string{s.ID, s.Actor.Name, s.Actor.Tenant, s.Actor.Role.String(), by, ago(s.Created), ago(s.Used), ago(s.Expires)}
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "whose `tenant` (default: your own; * is all)")
+	return cmd
+}
+
+func (c *cli) sessionEnd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm ID…",
+		Aliases: []string{"end", "revoke"},
+		Short:   "End sessions, and what goes on with them",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				for _, id := range args {
+					if err := svc.EndSession(ctx, id); err != nil {
+						return err
+					}
+					if !c.asJSON {
+						fmt.Fprintln(c.stdout, id)
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (c *cli) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Say whom your key, grant or token proves",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				a := brig.ActorFrom(ctx) // with no server it is whoever owns the data folder
+				if remote, ok := svc.(*client.Client); ok {
+					who, err := remote.Whoami(ctx)
+					if err != nil {
+						return err
+					}
+					a = *who
+				}
+				if c.asJSON {
+					return c.printJSON(a)
+				}
+				scopes := ""
+				if len(a.Scopes) > 0 {
+					scopes = ", for " + strings.Join(a.Scopes, ", ")
+				}
+				_, err := fmt.Fprintf(c.stdout, "%s, %s of %s%s\n", clean(a.Name), a.Role, clean(a.Tenant), clean(scopes))
+				return err
+			})
+		},
+	}
+}

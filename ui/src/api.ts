@@ -1,0 +1,120 @@
+// What the server says and is asked, by fetch. The session is in a cookie that
+// this page cannot read; what changes something carries its token besides.
+
+export interface FieldError {
+  field: string;
+  message: string;
+}
+
+/** ApiError is an answer that is no success, in the server's own words. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint = "",
+    readonly field = "",
+    readonly fields: FieldError[] = [],
+  ) {
+    super(message);
+  }
+}
+
+let csrf = "";
+
+/** setCSRF remembers the session's token. */
+export function setCSRF(token: string) {
+  csrf = token;
+}
+
+async function problem(r: Response): Promise<ApiError> {
+  try {
+    const { error: e } = await r.json();
+    return new ApiError(r.status, e.code, e.message, e.hint, e.field, e.fields);
+  } catch {
+    return new ApiError(r.status, "", `the server answered ${r.status}`);
+  }
+}
+
+function headers(body: unknown): HeadersInit {
+  const h: Record<string, string> = {};
+  if (body !== undefined && !(body instanceof Blob)) h["Content-Type"] = "application/json";
+  if (body instanceof Blob) h["Content-Type"] = "application/octet-stream";
+  if (csrf) h["X-Brig-CSRF"] = csrf;
+  return h;
+}
+
+// reach is fetch, which says in words that nobody answers.
+async function reach(path: string, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(path, { ...init, credentials: "same-origin" });
+  } catch (e) {
+    if (init.signal?.aborted) throw e;
+    throw new ApiError(0, "", "The server cannot be reached", "It may be restarting, or the connection to it is lost. This page goes on when it answers.");
+  }
+}
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const r = await reach(path, {
+    method,
+    headers: headers(body),
+    body: body === undefined ? undefined : body instanceof Blob ? body : JSON.stringify(body),
+    signal,
+  });
+  if (!r.ok) throw await problem(r);
+  return r;
+}
+
+/** call asks for JSON; an empty answer is undefined. */
+export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const r = await send(method, path, body, signal);
+  const text = await r.text();
+  return (text ? JSON.parse(text) : undefined) as T;
+}
+
+/** text asks for text. */
+export async function text(path: string, signal?: AbortSignal): Promise<string> {
+  return (await send("GET", path, undefined, signal)).text();
+}
+
+export const get = <T>(path: string, signal?: AbortSignal) => call<T>("GET", path, undefined, signal);
+
+/** login begins a session with a key, which nothing here keeps. */
+export async function login(key: string): Promise<void> {
+  const r = await reach("/v1/auth/session", { method: "POST", headers: { Authorization: `Bearer ${key}` } });
+  if (!r.ok) throw await problem(r);
+}
+
+/** events reads a stream of JSON lines as it comes. What it says of an error is
+ * thrown, like that of any answer. */
+export async function* events<T extends { event: string }>(method: string, path: string, body?: unknown, signal?: AbortSignal): AsyncGenerator<T> {
+  const r = await reach(path, {
+    method,
+    headers: { ...headers(body), Accept: "application/x-ndjson" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal,
+  });
+  if (!r.ok) throw await problem(r);
+  const reader = r.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop()!;
+    for (const l of lines) {
+      if (!l.trim()) continue;
+      const e = JSON.parse(l) as T & { error?: { code?: string; message: string; hint?: string; field?: string } };
+      if (e.event === "error" && e.error) throw new ApiError(r.status, e.error.code ?? "", e.error.message, e.error.hint, e.error.field);
+      yield e;
+    }
+  }
+}
+
+/** bytesOf is what a chunk of output holds. */
+export function bytesOf(c: { data?: string; data_b64?: string }): Uint8Array {
+  if (c.data_b64) return Uint8Array.from(atob(c.data_b64), (x) => x.charCodeAt(0));
+  return new TextEncoder().encode(c.data ?? "");
+}
+
+export const path = encodeURIComponent;

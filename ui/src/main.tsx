@@ -1,0 +1,36 @@
+import "@mantine/core/styles.css";
+import "@mantine/notifications/styles.css";
+import { createTheme, MantineProvider } from "@mantine/core";
+import { Notifications } from "@mantine/notifications";
+import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { createRoot } from "react-dom/client";
+import { ApiError } from "./api";
+import { App } from "./App";
+
+const theme = createTheme({ primaryColor: "blue", defaultRadius: "md", fontFamily: "system-ui, sans-serif" });
+
+const client: QueryClient = new QueryClient({
+  // Whoever has no session any more is asked to log in.
+  queryCache: new QueryCache({
+    onError: (e, query) => {
+      if (e instanceof ApiError && e.status === 401 && query.queryKey[0] !== "whoami") client.invalidateQueries({ queryKey: ["whoami"] });
+    },
+  }),
+  defaultOptions: {
+    queries: {
+      refetchInterval: 5000,
+      staleTime: 1000,
+      // What the server has refused it refuses again.
+      retry: (n, e) => !(e instanceof ApiError && e.status < 500) && n < 3,
+    },
+  },
+});
+
+createRoot(document.getElementById("root")!).render(
+  <MantineProvider theme={theme} defaultColorScheme="auto">
+    <Notifications position="top-right" />
+    <QueryClientProvider client={client}>
+      <App />
+    </QueryClientProvider>
+  </MantineProvider>,
+);

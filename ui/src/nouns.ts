@@ -1,0 +1,139 @@
+// The documents of the API that the pages use; docs/openapi.json has them all.
+
+export interface Whoami {
+  name: string;
+  tenant: string;
+  role: Role;
+  email?: string;
+  csrf?: string;
+}
+
+export type Role = "viewer" | "member" | "admin" | "operator";
+const roles: Role[] = ["viewer", "member", "admin", "operator"];
+
+/** may reports whether somebody has at least a role. */
+export const may = (who: Whoami, least: Role) => roles.indexOf(who.role) >= roles.indexOf(least);
+
+export interface Route {
+  provider: string;
+  reason: string;
+  attempts?: { provider: string; code: string; message: string; took_ms: number }[];
+}
+
+export interface Sandbox {
+  id: string;
+  name: string;
+  tenant: string;
+  state: string;
+  image?: string;
+  digest: string;
+  provider: string;
+  route?: Route;
+  created: string;
+  expires?: string;
+  ended?: string;
+  exit?: { code: number; reason: string; oom_killed: boolean };
+  limits?: { memory?: number; cpus?: number; processes?: number; disk?: number };
+  labels?: Record<string, string>;
+  notes?: string[];
+  pool?: string;
+  enforcement?: Record<string, Enforcement>;
+}
+
+export interface Enforcement {
+  level: "boundary" | "gaps" | "none";
+  how: string;
+  gaps?: string[];
+  evidence?: string[];
+}
+
+export interface Field {
+  name: string;
+  type: "string" | "integer" | "number" | "boolean" | "array";
+  label: string;
+  description?: string;
+  placeholder?: string;
+  default?: unknown;
+  options?: string[];
+  min?: number;
+  max?: number;
+  required?: boolean;
+  secret?: boolean;
+  multiline?: boolean;
+  readonly?: boolean;
+}
+
+export interface Provider {
+  id: string;
+  driver: string;
+  title: string;
+  description: string;
+  tags: string[];
+  languages: string[];
+  fields: Field[];
+  configured: boolean;
+  active: boolean;
+  home?: boolean;
+  config?: Record<string, unknown>;
+  terms: { region?: string; max?: number; second?: number };
+  up: boolean;
+  why?: string;
+  users: number;
+  runs_only?: boolean;
+  capabilities?: { isolation: string; enforces: Record<string, Enforcement> };
+}
+
+export interface ProviderTest {
+  success: boolean;
+  message: string;
+  hint?: string;
+  latency_ms: number;
+  exit_code: number;
+  stdout: string;
+  stderr: string;
+}
+
+export interface Routing {
+  order?: string[];
+  split?: Record<string, number>;
+  overflow?: string[];
+  prefer?: string;
+  regions?: string[];
+  attempts?: number;
+}
+
+export interface Outcome {
+  sandbox: string;
+  result: unknown;
+  has_result: boolean;
+  error: { code?: string; name: string; message: string; traceback?: string; hint?: string } | null;
+  exit_code: number;
+  duration_ms: number;
+  route?: Route;
+  pool?: string;
+  artifacts: { path: string; mime_type: string; size: number; content_b64: string }[];
+}
+
+export interface Entry {
+  name: string;
+  path: string;
+  type: string;
+  size: number;
+  mode: string;
+  owner?: string;
+  modified?: string;
+  target?: string;
+}
+
+export interface AuditLine {
+  seq: number;
+  time: string;
+  op: string;
+  phase: string;
+  kind?: string;
+  actor: string;
+  sandbox?: string;
+  detail?: Record<string, string>;
+  hash: string;
+  prev: string;
+}
