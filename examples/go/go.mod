@@ -1,0 +1,7 @@
+module example.com/grade
+
+go 1.26.8
+
+require github.com/brig-run/brig v0.0.0
+
+replace github.com/brig-run/brig => ../..

@@ -1,0 +1,150 @@
+"""What a service can be asked, whatever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+from .. import _nouns as n
+from .._errors import UnsupportedError
+from ._connection import Connection
+
+
+class Backend:
+    """One service. A protocol that lacks something leaves it refused, as it is here."""
+
+    protocol = "this service"
+
+    def lacks(self, what: str, field: str = "") -> UnsupportedError:
+        """Make the error that refuses something."""
+        return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server, or brig itself")
+
+    async def close(self) -> None:
+        """End what belongs to this client alone."""
+        raise NotImplementedError
+
+    # Sandboxes.
+
+    async def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
+        raise self.lacks("sandboxes that stay")
+
+    async def info(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("sandboxes that stay")
+
+    async def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
+        raise self.lacks("sandboxes that stay")
+
+    async def stop(self, name: str, grace: float | None) -> None:
+        raise self.lacks("way to stop a sandbox")
+
+    async def kill(self, name: str) -> None:
+        raise self.lacks("way to kill a sandbox")
+
+    async def remove(self, name: str) -> None:
+        raise self.lacks("way to remove a sandbox")
+
+    async def extend(self, name: str, ttl: float) -> n.SandboxInfo:
+        raise self.lacks("leases")
+
+    async def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+        raise self.lacks("rules of egress", "egress")
+
+    async def logs(self, name: str, tail: int | None) -> str:
+        raise self.lacks("logs")
+
+    # What runs in them.
+
+    async def exec(self, name: str, command: n.Command) -> n.ExecResult:
+        raise self.lacks("commands")
+
+    def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        raise self.lacks("streams")
+
+    async def run(self, program: n.Program) -> n.RunResult:
+        raise self.lacks("one-shots")
+
+    async def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
+        raise self.lacks("contexts")
+
+    async def run_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> n.CodeResult:
+        raise self.lacks("contexts")
+
+    async def interrupt_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to interrupt a context")
+
+    async def restart_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to restart a context")
+
+    async def remove_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to remove a context")
+
+    async def start(self, name: str, command: n.Command, tag: str) -> int:
+        raise self.lacks("processes in the background")
+
+    def attach(self, name: str, pid: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        raise self.lacks("processes in the background")
+
+    async def signal(self, name: str, pid: int, signal: str) -> None:
+        raise self.lacks("processes in the background")
+
+    async def write_input(self, name: str, pid: int, data: bytes) -> None:
+        raise self.lacks("processes in the background")
+
+    async def close_input(self, name: str, pid: int) -> None:
+        raise self.lacks("processes in the background")
+
+    async def connect(self, name: str, port: int) -> Connection:
+        raise self.lacks("way to connect to a port")
+
+    # Files.
+
+    async def read_file(self, name: str, path: str, user: str) -> bytes:
+        raise self.lacks("files")
+
+    async def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    async def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
+        raise self.lacks("files")
+
+    async def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    async def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    async def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    async def remove_file(self, name: str, path: str, user: str) -> None:
+        raise self.lacks("files")
+
+    # What outlives sandboxes.
+
+    async def create_workspace(self, name: str) -> n.WorkspaceInfo:
+        raise self.lacks("workspaces", "workspace")
+
+    async def workspaces(self) -> list[n.WorkspaceInfo]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def remove_workspace(self, name: str) -> None:
+        raise self.lacks("workspaces", "workspace")
+
+    async def commit_workspace(self, name: str) -> n.WorkspaceCommit:
+        raise self.lacks("workspaces", "workspace")
+
+    async def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
+        raise self.lacks("workspaces", "workspace")
+
+    async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
+        raise self.lacks("secrets", "secrets")
+
+    async def secrets(self) -> list[n.SecretInfo]:
+        raise self.lacks("secrets", "secrets")
+
+    async def remove_secret(self, name: str) -> None:
+        raise self.lacks("secrets", "secrets")
+
+    async def pull_image(self, ref: str) -> None:
+        raise self.lacks("way to pull images", "image")

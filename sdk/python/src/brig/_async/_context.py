@@ -1,0 +1,42 @@
+"""Interpreters that keep their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from .. import _nouns as n
+from ._backend import Backend
+
+
+class CodeContext:
+    """An interpreter in a sandbox that keeps its variables, as a notebook does."""
+
+    def __init__(self, backend: Backend, sandbox: str, id: str, language: str) -> None:
+        self._backend, self._sandbox = backend, sandbox
+        self.id, self.language = id, language
+
+    def __repr__(self) -> str:
+        return f"CodeContext({self.id!r}, {self.language!r})"
+
+    async def run(self, code: str, *, timeout: float | None = None, env: Mapping[str, str] | None = None) -> n.CodeResult:
+        """Run code and return what it came to. Runs in one context wait for each other."""
+        return await self._backend.run_code(self._sandbox, code, "", self.id, timeout, env or {})
+
+    async def interrupt(self) -> None:
+        """Interrupt what runs, as Ctrl-C does."""
+        await self._backend.interrupt_context(self._sandbox, self.id)
+
+    async def restart(self) -> None:
+        """Start the interpreter again, without its variables."""
+        await self._backend.restart_context(self._sandbox, self.id)
+
+    async def remove(self) -> None:
+        """End the interpreter for good."""
+        await self._backend.remove_context(self._sandbox, self.id)
+
+    async def __aenter__(self) -> CodeContext:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.remove()

@@ -1,0 +1,345 @@
+"""E2B's protocol: its cloud, or any service that speaks it, Brig's door among them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from .. import _e2b as wire
+from .. import _nouns as n
+from .._errors import (
+    AlreadyExistsError,
+    AuthenticationError,
+    BrigError,
+    FailedPreconditionError,
+    NotFoundError,
+    SandboxUnavailable,
+    TimedOutError,
+)
+from .._wire import Lines
+from ._backend import Backend
+
+_GRACE = 5.0  # seconds that a sandbox may take to say that time ran out
+_LANGUAGES = {"python": ("python3", "-c"), "javascript": ("node", "-e"), "bash": ("bash", "-c")}
+
+
+class E2B(Backend):
+    """A service that speaks E2B's protocol.
+
+    Its sandboxes have ids and no names, so that a name is a label here. Ones
+    that have ended are gone; of those that this client has stopped it remembers
+    that there were some.
+    """
+
+    protocol = "E2B's protocol"
+
+    def __init__(self, key: str, templates: Mapping[str, str], *, http: httpx.AsyncClient | None) -> None:
+        self._key = key or os.environ.get("E2B_API_KEY", "")
+        if not self._key:
+            raise AuthenticationError("there is no key for E2B", hint="set E2B_API_KEY")
+        self._domain = os.environ.get("E2B_DOMAIN") or "e2b.app"
+        self._api = (os.environ.get("E2B_API_URL") or f"https://api.{self._domain}").rstrip("/")
+        self._boxes = (os.environ.get("E2B_SANDBOX_URL") or "").rstrip("/")
+        self._templates = wire.templates(os.environ.get("BRIG_TEMPLATES", "")) | dict(templates)
+        self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0))
+        self._own = http is None
+        self._known: dict[str, wire.Body] = {}  # by name, with what it takes to use them
+        self._ended: dict[str, n.SandboxInfo] = {}
+
+    async def close(self) -> None:
+        """End connections."""
+        if self._own:
+            await self._http.aclose()
+
+    async def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, url, **options)
+        except httpx.HTTPError as e:
+            raise SandboxUnavailable(f"the E2B service cannot be reached: {e}", hint="see E2B_API_URL and E2B_DOMAIN") from e
+        if answer.is_success:
+            return answer
+        raise wire.refusal(answer.status_code, answer.content)
+
+    async def _control(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return await self._send(method, self._api + path, headers={"X-API-Key": self._key}, **options)
+
+    async def _box(self, name: str) -> wire.Body:
+        """Find what it takes to use a sandbox."""
+        if name in self._ended:
+            raise FailedPreconditionError(f"the sandbox {name} has ended", hint="create another one")
+        if name not in self._known:
+            info = await self.info(name)
+            answer = await self._control("POST", f"/sandboxes/{info.id}/connect", json={"timeout": 1})
+            self._known[name] = answer.json()
+        return self._known[name]
+
+    def _service(self, box: wire.Body, port: int) -> tuple[str, dict[str, str]]:
+        """Return where a service of a sandbox is, and what says that one may use it."""
+        headers = {"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": str(port)}
+        if token := box.get("envdAccessToken"):
+            headers["X-Access-Token"] = token
+        if token := box.get("trafficAccessToken"):
+            headers["E2B-Traffic-Access-Token"] = token
+        domain = box.get("domain") or self._domain
+        return self._boxes or f"https://{port}-{box['sandboxID']}.{domain}", headers
+
+    async def _envd(self, name: str, method: str, path: str, *, user: str = "", **options: Any) -> httpx.Response:
+        base, headers = self._service(await self._box(name), wire.ENVD)
+        headers |= {"Authorization": _account(user), **options.pop("headers", {})}
+        return await self._send(method, base + path, headers=headers, **options)
+
+    # Sandboxes.
+
+    async def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
+        name = spec.name or f"sb-{uuid.uuid4().hex[:8]}"
+        body = wire.spec(replace(spec, name=name), self._templates)
+        if spec.name and (name in self._ended or await self._find(name) is not None):
+            raise AlreadyExistsError(f"there is a sandbox called {name}", field="name", hint="remove it, or choose another name")
+        box = (await self._control("POST", "/sandboxes", json=body)).json()
+        self._known[name] = box
+        try:
+            info = wire.sandbox((await self._control("GET", f"/sandboxes/{box['sandboxID']}")).json())
+            for field, has, wants in (
+                ("memory_mib", info.memory_mib, spec.memory_mib),
+                ("cpus", info.cpus, spec.cpus),
+            ):
+                if has and wants and has < wants:
+                    raise FailedPreconditionError(
+                        f"the template's sandboxes have {has}, not {wants}",
+                        field=field,
+                        hint="ask for less, or name another template",
+                    )
+        except BaseException:
+            del self._known[name]
+            await self._control("DELETE", f"/sandboxes/{box['sandboxID']}")
+            raise
+        return info
+
+    async def _find(self, name: str) -> n.SandboxInfo | None:
+        # Names are labels there: another client's can be the same.
+        known = self._known.get(name, {}).get("sandboxID")
+        named = await self._running({wire.NAME_LABEL: name})
+        return next((s for s in named if s.name == name and known in (None, s.id)), None)
+
+    async def _running(self, labels: Mapping[str, str]) -> list[n.SandboxInfo]:
+        query: dict[str, str] = {"state": "running", "limit": "100"}
+        if labels:
+            query["metadata"] = str(httpx.QueryParams(dict(labels)))
+        out: list[n.SandboxInfo] = []
+        while True:
+            answer = await self._control("GET", "/v2/sandboxes", params=query)
+            out += [wire.sandbox(b) for b in answer.json()]
+            if not (following := answer.headers.get("X-Next-Token")):
+                return out
+            query["nextToken"] = following
+
+    async def info(self, name: str) -> n.SandboxInfo:
+        if name in self._ended:
+            return self._ended[name]
+        info = await self._find(name)
+        if info is None:
+            raise NotFoundError(f"there is no sandbox called {name}")
+        return info
+
+    async def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
+        ended = [s for s in self._ended.values() if all(s.labels.get(k) == v for k, v in labels.items())]
+        return [s for s in (*await self._running(labels), *ended) if state in ("", s.state)]
+
+    async def stop(self, name: str, grace: float | None) -> None:
+        if grace is not None:
+            raise self.lacks("time of grace", "grace")
+        await self.kill(name)
+
+    async def kill(self, name: str) -> None:
+        if name in self._ended:
+            return
+        info = await self.info(name)
+        await self._control("DELETE", f"/sandboxes/{info.id}")
+        self._known.pop(name, None)
+        self._ended[name] = replace(info, state="stopped", expires="")
+
+    async def remove(self, name: str) -> None:
+        if self._ended.pop(name, None) is None:
+            await self.kill(name)
+            del self._ended[name]
+
+    async def extend(self, name: str, ttl: float) -> n.SandboxInfo:
+        box = await self._box(name)
+        await self._control("POST", f"/sandboxes/{box['sandboxID']}/timeout", json={"timeout": round(ttl)})
+        return await self.info(name)
+
+    async def logs(self, name: str, tail: int | None) -> str:
+        info = await self.info(name)
+        query = {"direction": "forward", "limit": "1000"}
+        lines: list[str] = []
+        while True:
+            page = (await self._control("GET", f"/v2/sandboxes/{info.id}/logs", params=query)).json()["logs"]
+            lines += [line["message"] for line in page]
+            if len(page) < 1000:
+                break
+            query["cursor"] = str(wire.millis(page[-1]["timestamp"]) + 1)
+        if tail is not None:
+            lines = lines[len(lines) - min(tail, len(lines)) :]
+        return "".join(line + "\n" for line in lines)
+
+    # What runs in them.
+
+    async def exec(self, name: str, command: n.Command) -> n.ExecResult:
+        async with aclosing(self.stream(name, command)) as events:
+            async for event in events:
+                if isinstance(event, n.ExecResult):
+                    return event
+        raise SandboxUnavailable("the connection ended before the result")
+
+    async def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        base, headers = self._service(await self._box(name), wire.ENVD)
+        headers |= {
+            "Authorization": _account(command.user),
+            "Content-Type": "application/connect+json",
+            "Connect-Protocol-Version": "1",
+        }
+        silence: float | None = None
+        if command.timeout is not None:
+            headers["Connect-Timeout-Ms"] = str(round(command.timeout * 1000))
+            silence = command.timeout + _GRACE
+        messages, output = wire.Envelopes(), wire.Output()
+        try:
+            async with self._http.stream(
+                "POST",
+                f"{base}/process.Process/Start",
+                headers=headers,
+                content=wire.envelope(wire.start(command)),
+                timeout=httpx.Timeout(silence, connect=10.0),
+            ) as answer:
+                if not answer.is_success:
+                    raise wire.refusal(answer.status_code, await answer.aread())
+                async for data in answer.aiter_raw():
+                    for message in messages.feed(data):
+                        event = message.get("event", {})
+                        if "start" in event and command.stdin is not None:
+                            await self._give(name, int(event["start"]["pid"]), command.stdin)
+                        for chunk in output.take(event):
+                            yield chunk
+                        if "end" in event:
+                            yield output.ended(event["end"])
+                            return
+        except (TimedOutError, httpx.ReadTimeout):
+            yield output.timed_out()
+            return
+        except httpx.HTTPError as e:
+            raise SandboxUnavailable(f"the connection to the sandbox is lost: {e}") from e
+        raise SandboxUnavailable("the connection ended before the result")
+
+    async def _give(self, name: str, pid: int, stdin: str | bytes) -> None:
+        """Give a process its whole standard input."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        selector = {"process": {"pid": pid}}
+        if data:
+            given = {"input": {"stdin": base64.b64encode(data).decode()}}
+            await self._envd(name, "POST", "/process.Process/SendInput", json=selector | given)
+        await self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
+
+    async def run(self, program: n.Program) -> n.RunResult:
+        if program.arguments is not None:
+            raise self.lacks("arguments of a program", "arguments")
+        argv = program.argv
+        if program.code is not None:
+            if program.language not in _LANGUAGES:
+                raise self.lacks(f"one-shots in {program.language}", "language")
+            argv = (*_LANGUAGES[program.language], program.code)
+        box = await self.create(program.spec)
+        try:
+            for path, content in program.files.items():
+                data = content.encode() if isinstance(content, str) else content
+                await self.write_file(box.name, path, data, None, "")
+            command = n.Command(argv, timeout=program.timeout, stdin=program.stdin)
+            result = await self.exec(box.name, command)
+        finally:
+            with suppress(BrigError):  # it ends by itself
+                await self.remove(box.name)
+        return n.RunResult(**vars(result), sandbox=box.name, provider="e2b")
+
+    async def _interpreter(self, name: str, method: str, path: str, **options: Any) -> httpx.Response:
+        base, headers = self._service(await self._box(name), wire.INTERPRETER)
+        return await self._send(method, base + path, headers=headers, **options)
+
+    async def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
+        if env:
+            raise self.lacks("environment of a context", "env")
+        body = {"language": language} | ({"cwd": cwd} if cwd else {})
+        return str((await self._interpreter(name, "POST", "/contexts", json=body)).json()["id"])
+
+    async def run_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> n.CodeResult:
+        base, headers = self._service(await self._box(name), wire.INTERPRETER)
+        body: wire.Body = {"code": code, "env_vars": dict(env)} | ({"context_id": context} if context else {"language": language})
+        lines, cell = Lines(), wire.Cell(context)
+        try:
+            async with self._http.stream(
+                "POST", f"{base}/execute", headers=headers, json=body, timeout=httpx.Timeout(timeout, connect=10.0)
+            ) as answer:
+                if not answer.is_success:
+                    raise wire.refusal(answer.status_code, await answer.aread())
+                async for data in answer.aiter_raw():
+                    for line in lines.feed(data):
+                        cell.take(line)
+        except httpx.ReadTimeout:
+            return cell.result(timed_out=True)
+        except httpx.HTTPError as e:
+            raise SandboxUnavailable(f"the connection to the interpreter is lost: {e}") from e
+        return cell.result()
+
+    async def restart_context(self, name: str, context: str) -> None:
+        await self._interpreter(name, "POST", f"/contexts/{context}/restart")
+
+    async def remove_context(self, name: str, context: str) -> None:
+        await self._interpreter(name, "DELETE", f"/contexts/{context}")
+
+    # Files.
+
+    async def read_file(self, name: str, path: str, user: str) -> bytes:
+        return (await self._envd(name, "GET", "/files", params=_at(path, user))).content
+
+    async def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
+        if mode is not None:
+            raise self.lacks("permissions of a file that is written", "mode")
+        headers = {"Content-Type": "application/octet-stream"}
+        await self._envd(name, "POST", "/files", params=_at(path, user), content=data, headers=headers)
+        return await self.stat_file(name, path, user)
+
+    async def _entry(self, name: str, call: str, body: wire.Body, user: str) -> n.FileInfo:
+        answer = await self._envd(name, "POST", f"/filesystem.Filesystem/{call}", json=body, user=user)
+        return wire.entry(answer.json()["entry"])
+
+    async def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
+        body = {"path": path, "depth": depth}
+        answer = await self._envd(name, "POST", "/filesystem.Filesystem/ListDir", json=body, user=user)
+        return [wire.entry(b) for b in answer.json().get("entries", [])]
+
+    async def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
+        return await self._entry(name, "Stat", {"path": path}, user)
+
+    async def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
+        return await self._entry(name, "MakeDir", {"path": path}, user)
+
+    async def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
+        return await self._entry(name, "Move", {"source": source, "destination": target}, user)
+
+    async def remove_file(self, name: str, path: str, user: str) -> None:
+        await self._envd(name, "POST", "/filesystem.Filesystem/Remove", json={"path": path}, user=user)
+
+
+def _account(user: str) -> str:
+    return "Basic " + base64.b64encode(f"{user or 'user'}:".encode()).decode()
+
+
+def _at(path: str, user: str) -> dict[str, str]:
+    return {"path": path, "username": user or "user"}

@@ -1,0 +1,302 @@
+"""Brig's own REST."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import httpx
+
+from .. import _nouns as n
+from .. import _wire as wire
+from .._engine import Engine
+from .._errors import InvalidArgumentError, SandboxUnavailable, told
+from ._backend import Backend
+from ._connection import Connection
+from ._thread import in_thread
+
+#: What is quiet for longer has no server any more: streams show that they live every 15 seconds.
+_SILENCE = 60.0
+_CONNECT_TIME = 10.0
+
+
+class Rest(Backend):
+    """A Brig server, or the one of an engine on this machine."""
+
+    protocol = "this server"
+
+    def __init__(self, url: str, key: str, *, engine: Engine | None, http: httpx.AsyncClient | None) -> None:
+        self._url, self._key, self._engine = url.rstrip("/"), key, engine
+        # A call lasts as long as what it is about; the server bounds that.
+        self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=engine is None)
+        self._own = http is None
+
+    async def close(self) -> None:
+        """End connections, and the engine if it is ours."""
+        if self._own:
+            await self._http.aclose()
+        if self._engine is not None:
+            await in_thread(self._engine.end)
+
+    async def _send(
+        self, method: str, path: str, *, stream: bool = False, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> httpx.Response:
+        """Make a request and return an answer that is a success; its caller reads or closes a stream."""
+        for attempt in (1, 2):
+            if self._engine is not None and not self._url:
+                self._url, self._key = await in_thread(self._engine.begin)
+            signed = dict(headers or {}) | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+            request = self._http.build_request(method, self._url + path, headers=signed, **options)
+            try:
+                answer = await self._http.send(request, stream=stream)
+                break
+            except httpx.ConnectError as e:
+                # Nobody has heard it. An engine that is gone is begun anew.
+                if self._engine is None or attempt == 2:
+                    raise self._lost("cannot reach the server", e) from e
+                self._url = ""
+            except httpx.HTTPError as e:
+                raise self._lost("the connection to the server is lost", e) from e
+        if answer.is_success or answer.status_code == 101:
+            return answer
+        content = await answer.aread()
+        await answer.aclose()
+        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._url)
+
+    def _lost(self, message: str, e: Exception) -> SandboxUnavailable:
+        return SandboxUnavailable(f"{message}: {e}", hint=f"is it running at {self._url}? brig serve")
+
+    async def _call(self, method: str, *parts: str | int, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        answer = await self._send(method, wire.path(*parts), json=body, params=query)
+        return answer.json() if answer.content else None
+
+    async def _events(self, path: str, method: str, body: Any = None) -> AsyncGenerator[wire.Body, None]:
+        """Yield an answer's events, the result last."""
+        answer = await self._send(
+            method,
+            path,
+            stream=True,
+            json=body,
+            headers={"Accept": wire.NDJSON},
+            timeout=httpx.Timeout(None, connect=_CONNECT_TIME, read=_SILENCE),
+        )
+        lines = wire.Lines()
+        try:
+            async for data in answer.aiter_raw():
+                for event in lines.feed(data):
+                    if event["event"] == "error":
+                        raise told(event["error"])
+                    yield event
+                    if event["event"] == "result":
+                        return
+        except httpx.HTTPError as e:
+            raise self._lost("the connection to the server is lost", e) from e
+        finally:
+            await answer.aclose()
+        raise SandboxUnavailable("the connection ended before the result")
+
+    async def _outputs(
+        self, path: str, method: str, body: Any, result: Callable[[wire.Body], n.ExecResult]
+    ) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        async with aclosing(self._events(path, method, body)) as events:
+            async for event in events:
+                kind = event["event"]
+                if kind == "result":
+                    yield result(event)
+                elif kind in ("stdout", "stderr"):
+                    stream: Literal["stdout", "stderr"] = kind
+                    yield wire.chunk(stream, event)
+
+    async def _with_image(self, image: str | None, *parts: str, body: wire.Body) -> Any:
+        """Post what may need an image. An engine of the caller's own pulls one that is not there, as docker does."""
+        try:
+            return await self._call("POST", *parts, body=body)
+        except InvalidArgumentError as e:
+            if self._engine is None or not image or e.field != "image":
+                raise
+        await self.pull_image(image)
+        return await self._call("POST", *parts, body=body)
+
+    # Sandboxes.
+
+    async def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
+        return wire.sandbox(await self._with_image(spec.image, "sandboxes", body=wire.spec(spec)))
+
+    async def info(self, name: str) -> n.SandboxInfo:
+        return wire.sandbox(await self._call("GET", "sandboxes", name))
+
+    async def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
+        query: dict[str, Any] = {"limit": 200}
+        if labels:
+            query["label"] = [f"{k}={v}" for k, v in labels.items()]
+        if state:
+            query["state"] = state
+        out: list[n.SandboxInfo] = []
+        while True:
+            page = await self._call("GET", "sandboxes", query=query)
+            out += [wire.sandbox(b) for b in page["sandboxes"]]
+            if not page["next_cursor"]:
+                return out
+            query["cursor"] = page["next_cursor"]
+
+    async def stop(self, name: str, grace: float | None) -> None:
+        body = {} if grace is None else {"grace_ms": round(grace * 1000)}
+        await self._call("POST", "sandboxes", name, "stop", body=body)
+
+    async def kill(self, name: str) -> None:
+        await self._call("POST", "sandboxes", name, "kill", body={})
+
+    async def remove(self, name: str) -> None:
+        await self._call("DELETE", "sandboxes", name)
+
+    async def extend(self, name: str, ttl: float) -> n.SandboxInfo:
+        return wire.sandbox(await self._call("POST", "sandboxes", name, "extend", body={"ttl_ms": wire.millis(ttl, "ttl")}))
+
+    async def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+        await self._call("PUT", "sandboxes", name, "egress", body=wire.egress(rules))
+
+    async def logs(self, name: str, tail: int | None) -> str:
+        query = {} if tail is None else {"tail": tail}
+        answer = await self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
+        return answer.content.decode("utf-8", "replace")
+
+    # What runs in them.
+
+    async def exec(self, name: str, command: n.Command) -> n.ExecResult:
+        return wire.result(await self._call("POST", "sandboxes", name, "exec", body=wire.command(command)))
+
+    def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        body = wire.command(command) | {"stream": True}
+        return self._outputs(wire.path("sandboxes", name, "exec"), "POST", body, wire.result)
+
+    async def run(self, program: n.Program) -> n.RunResult:
+        return wire.run_result(await self._with_image(program.spec.image, "run", body=wire.program(program)))
+
+    async def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
+        body = {"language": language, "env": dict(env)} | ({"cwd": cwd} if cwd else {})
+        context = await self._call("POST", "sandboxes", name, "contexts", body=body)
+        return str(context["id"])
+
+    async def run_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> n.CodeResult:
+        body: wire.Body = {"code": code, "env": dict(env)}
+        body |= {"context_id": context} if context else {"language": language}
+        if timeout is not None:
+            body["timeout_ms"] = wire.millis(timeout)
+        return wire.code_result(await self._call("POST", "sandboxes", name, "code", body=body))
+
+    async def interrupt_context(self, name: str, context: str) -> None:
+        await self._call("POST", "sandboxes", name, "contexts", context, "interrupt")
+
+    async def restart_context(self, name: str, context: str) -> None:
+        await self._call("POST", "sandboxes", name, "contexts", context, "restart")
+
+    async def remove_context(self, name: str, context: str) -> None:
+        await self._call("DELETE", "sandboxes", name, "contexts", context)
+
+    async def start(self, name: str, command: n.Command, tag: str) -> int:
+        body = wire.command(command) | ({"tag": tag} if tag else {})
+        process = await self._call("POST", "sandboxes", name, "processes", body=body)
+        return int(process["pid"])
+
+    def attach(self, name: str, pid: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        return self._outputs(wire.path("sandboxes", name, "processes", pid, "output"), "GET", None, wire.result)
+
+    async def signal(self, name: str, pid: int, signal: str) -> None:
+        await self._call("POST", "sandboxes", name, "processes", pid, "signal", body={"signal": signal})
+
+    async def write_input(self, name: str, pid: int, data: bytes) -> None:
+        await self._send(
+            "POST",
+            wire.path("sandboxes", name, "processes", pid, "input"),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
+    async def close_input(self, name: str, pid: int) -> None:
+        await self._call("POST", "sandboxes", name, "processes", pid, "close_input")
+
+    async def connect(self, name: str, port: int) -> Connection:
+        answer = await self._send(
+            "GET",
+            wire.path("sandboxes", name, "ports", port),
+            stream=True,
+            headers={"Connection": "Upgrade", "Upgrade": "tcp"},
+        )
+        if answer.status_code != 101:
+            await answer.aclose()
+            raise SandboxUnavailable(
+                "the server did not turn the connection into one to the port",
+                hint="is there a proxy on the way that does not pass on upgrades?",
+            )
+        return Connection(answer)
+
+    # Files.
+
+    async def read_file(self, name: str, path: str, user: str) -> bytes:
+        answer = await self._send("GET", wire.path("sandboxes", name, "files", "content"), params=_at(path, user))
+        return answer.content
+
+    async def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
+        answer = await self._send(
+            "PUT",
+            wire.path("sandboxes", name, "files", "content"),
+            params=_at(path, user) | ({} if mode is None else {"mode": f"{mode:04o}"}),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        return wire.entry(answer.json())
+
+    async def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
+        query = _at(path, user) | {"depth": str(depth)}
+        entries = await self._call("GET", "sandboxes", name, "files", query=query)
+        return [wire.entry(b) for b in entries["entries"]]
+
+    async def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
+        return wire.entry(await self._call("GET", "sandboxes", name, "files", "stat", query=_at(path, user)))
+
+    async def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
+        return wire.entry(await self._call("POST", "sandboxes", name, "files", "mkdir", body=_at(path, user)))
+
+    async def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
+        body = {"from": source, "to": target} | ({"user": user} if user else {})
+        return wire.entry(await self._call("POST", "sandboxes", name, "files", "move", body=body))
+
+    async def remove_file(self, name: str, path: str, user: str) -> None:
+        await self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
+
+    # What outlives sandboxes.
+
+    async def create_workspace(self, name: str) -> n.WorkspaceInfo:
+        return wire.workspace(await self._call("POST", "workspaces", body={"name": name}))
+
+    async def workspaces(self) -> list[n.WorkspaceInfo]:
+        return [wire.workspace(b) for b in (await self._call("GET", "workspaces"))["workspaces"]]
+
+    async def remove_workspace(self, name: str) -> None:
+        await self._call("DELETE", "workspaces", name)
+
+    async def commit_workspace(self, name: str) -> n.WorkspaceCommit:
+        return wire.commit(await self._call("POST", "sandboxes", name, "commit"))
+
+    async def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
+        where = wire.path("workspaces", workspace, "versions", version, "files", "content")
+        return (await self._send("GET", where, params={"path": path})).content
+
+    async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
+        return wire.secret(await self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
+
+    async def secrets(self) -> list[n.SecretInfo]:
+        return [wire.secret(b) for b in (await self._call("GET", "secrets"))["secrets"]]
+
+    async def remove_secret(self, name: str) -> None:
+        await self._call("DELETE", "secrets", name)
+
+    async def pull_image(self, ref: str) -> None:
+        await self._call("POST", "images", "pull", body={"ref": ref})
+
+
+def _at(path: str, user: str) -> dict[str, str]:
+    return {"path": path, "user": user} if user else {"path": path}

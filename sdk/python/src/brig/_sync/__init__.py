@@ -1,0 +1,1 @@
+"""Made of :mod:`brig._async` by tools/unasync.py, but for what blocks by itself."""

@@ -1,0 +1,151 @@
+# Made of brig/_async/_backend.py by tools/unasync.py; change it there.
+"""What a service can be asked, whatever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+
+from .. import _nouns as n
+from .._errors import UnsupportedError
+from ._connection import Connection
+
+
+class Backend:
+    """One service. A protocol that lacks something leaves it refused, as it is here."""
+
+    protocol = "this service"
+
+    def lacks(self, what: str, field: str = "") -> UnsupportedError:
+        """Make the error that refuses something."""
+        return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server, or brig itself")
+
+    def close(self) -> None:
+        """End what belongs to this client alone."""
+        raise NotImplementedError
+
+    # Sandboxes.
+
+    def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
+        raise self.lacks("sandboxes that stay")
+
+    def info(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("sandboxes that stay")
+
+    def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
+        raise self.lacks("sandboxes that stay")
+
+    def stop(self, name: str, grace: float | None) -> None:
+        raise self.lacks("way to stop a sandbox")
+
+    def kill(self, name: str) -> None:
+        raise self.lacks("way to kill a sandbox")
+
+    def remove(self, name: str) -> None:
+        raise self.lacks("way to remove a sandbox")
+
+    def extend(self, name: str, ttl: float) -> n.SandboxInfo:
+        raise self.lacks("leases")
+
+    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+        raise self.lacks("rules of egress", "egress")
+
+    def logs(self, name: str, tail: int | None) -> str:
+        raise self.lacks("logs")
+
+    # What runs in them.
+
+    def exec(self, name: str, command: n.Command) -> n.ExecResult:
+        raise self.lacks("commands")
+
+    def stream(self, name: str, command: n.Command) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        raise self.lacks("streams")
+
+    def run(self, program: n.Program) -> n.RunResult:
+        raise self.lacks("one-shots")
+
+    def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
+        raise self.lacks("contexts")
+
+    def run_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> n.CodeResult:
+        raise self.lacks("contexts")
+
+    def interrupt_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to interrupt a context")
+
+    def restart_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to restart a context")
+
+    def remove_context(self, name: str, context: str) -> None:
+        raise self.lacks("way to remove a context")
+
+    def start(self, name: str, command: n.Command, tag: str) -> int:
+        raise self.lacks("processes in the background")
+
+    def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        raise self.lacks("processes in the background")
+
+    def signal(self, name: str, pid: int, signal: str) -> None:
+        raise self.lacks("processes in the background")
+
+    def write_input(self, name: str, pid: int, data: bytes) -> None:
+        raise self.lacks("processes in the background")
+
+    def close_input(self, name: str, pid: int) -> None:
+        raise self.lacks("processes in the background")
+
+    def connect(self, name: str, port: int) -> Connection:
+        raise self.lacks("way to connect to a port")
+
+    # Files.
+
+    def read_file(self, name: str, path: str, user: str) -> bytes:
+        raise self.lacks("files")
+
+    def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
+        raise self.lacks("files")
+
+    def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
+        raise self.lacks("files")
+
+    def remove_file(self, name: str, path: str, user: str) -> None:
+        raise self.lacks("files")
+
+    # What outlives sandboxes.
+
+    def create_workspace(self, name: str) -> n.WorkspaceInfo:
+        raise self.lacks("workspaces", "workspace")
+
+    def workspaces(self) -> list[n.WorkspaceInfo]:
+        raise self.lacks("workspaces", "workspace")
+
+    def remove_workspace(self, name: str) -> None:
+        raise self.lacks("workspaces", "workspace")
+
+    def commit_workspace(self, name: str) -> n.WorkspaceCommit:
+        raise self.lacks("workspaces", "workspace")
+
+    def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
+        raise self.lacks("workspaces", "workspace")
+
+    def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
+        raise self.lacks("secrets", "secrets")
+
+    def secrets(self) -> list[n.SecretInfo]:
+        raise self.lacks("secrets", "secrets")
+
+    def remove_secret(self, name: str) -> None:
+        raise self.lacks("secrets", "secrets")
+
+    def pull_image(self, ref: str) -> None:
+        raise self.lacks("way to pull images", "image")

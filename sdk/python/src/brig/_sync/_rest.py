@@ -1,0 +1,303 @@
+# Made of brig/_async/_rest.py by tools/unasync.py; change it there.
+"""Brig's own REST."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Literal
+
+import httpx
+
+from .. import _nouns as n
+from .. import _wire as wire
+from .._engine import Engine
+from .._errors import InvalidArgumentError, SandboxUnavailable, told
+from ._backend import Backend
+from ._connection import Connection
+from ._thread import in_thread
+
+#: What is quiet for longer has no server any more: streams show that they live every 15 seconds.
+_SILENCE = 60.0
+_CONNECT_TIME = 10.0
+
+
+class Rest(Backend):
+    """A Brig server, or the one of an engine on this machine."""
+
+    protocol = "this server"
+
+    def __init__(self, url: str, key: str, *, engine: Engine | None, http: httpx.Client | None) -> None:
+        self._url, self._key, self._engine = url.rstrip("/"), key, engine
+        # A call lasts as long as what it is about; the server bounds that.
+        self._http = http or httpx.Client(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=engine is None)
+        self._own = http is None
+
+    def close(self) -> None:
+        """End connections, and the engine if it is ours."""
+        if self._own:
+            self._http.close()
+        if self._engine is not None:
+            in_thread(self._engine.end)
+
+    def _send(
+        self, method: str, path: str, *, stream: bool = False, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> httpx.Response:
+        """Make a request and return an answer that is a success; its caller reads or closes a stream."""
+        for attempt in (1, 2):
+            if self._engine is not None and not self._url:
+                self._url, self._key = in_thread(self._engine.begin)
+            signed = dict(headers or {}) | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+            request = self._http.build_request(method, self._url + path, headers=signed, **options)
+            try:
+                answer = self._http.send(request, stream=stream)
+                break
+            except httpx.ConnectError as e:
+                # Nobody has heard it. An engine that is gone is begun anew.
+                if self._engine is None or attempt == 2:
+                    raise self._lost("cannot reach the server", e) from e
+                self._url = ""
+            except httpx.HTTPError as e:
+                raise self._lost("the connection to the server is lost", e) from e
+        if answer.is_success or answer.status_code == 101:
+            return answer
+        content = answer.read()
+        answer.close()
+        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._url)
+
+    def _lost(self, message: str, e: Exception) -> SandboxUnavailable:
+        return SandboxUnavailable(f"{message}: {e}", hint=f"is it running at {self._url}? brig serve")
+
+    def _call(self, method: str, *parts: str | int, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        answer = self._send(method, wire.path(*parts), json=body, params=query)
+        return answer.json() if answer.content else None
+
+    def _events(self, path: str, method: str, body: Any = None) -> Generator[wire.Body, None, None]:
+        """Yield an answer's events, the result last."""
+        answer = self._send(
+            method,
+            path,
+            stream=True,
+            json=body,
+            headers={"Accept": wire.NDJSON},
+            timeout=httpx.Timeout(None, connect=_CONNECT_TIME, read=_SILENCE),
+        )
+        lines = wire.Lines()
+        try:
+            for data in answer.iter_raw():
+                for event in lines.feed(data):
+                    if event["event"] == "error":
+                        raise told(event["error"])
+                    yield event
+                    if event["event"] == "result":
+                        return
+        except httpx.HTTPError as e:
+            raise self._lost("the connection to the server is lost", e) from e
+        finally:
+            answer.close()
+        raise SandboxUnavailable("the connection ended before the result")
+
+    def _outputs(
+        self, path: str, method: str, body: Any, result: Callable[[wire.Body], n.ExecResult]
+    ) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        with closing(self._events(path, method, body)) as events:
+            for event in events:
+                kind = event["event"]
+                if kind == "result":
+                    yield result(event)
+                elif kind in ("stdout", "stderr"):
+                    stream: Literal["stdout", "stderr"] = kind
+                    yield wire.chunk(stream, event)
+
+    def _with_image(self, image: str | None, *parts: str, body: wire.Body) -> Any:
+        """Post what may need an image. An engine of the caller's own pulls one that is not there, as docker does."""
+        try:
+            return self._call("POST", *parts, body=body)
+        except InvalidArgumentError as e:
+            if self._engine is None or not image or e.field != "image":
+                raise
+        self.pull_image(image)
+        return self._call("POST", *parts, body=body)
+
+    # Sandboxes.
+
+    def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
+        return wire.sandbox(self._with_image(spec.image, "sandboxes", body=wire.spec(spec)))
+
+    def info(self, name: str) -> n.SandboxInfo:
+        return wire.sandbox(self._call("GET", "sandboxes", name))
+
+    def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
+        query: dict[str, Any] = {"limit": 200}
+        if labels:
+            query["label"] = [f"{k}={v}" for k, v in labels.items()]
+        if state:
+            query["state"] = state
+        out: list[n.SandboxInfo] = []
+        while True:
+            page = self._call("GET", "sandboxes", query=query)
+            out += [wire.sandbox(b) for b in page["sandboxes"]]
+            if not page["next_cursor"]:
+                return out
+            query["cursor"] = page["next_cursor"]
+
+    def stop(self, name: str, grace: float | None) -> None:
+        body = {} if grace is None else {"grace_ms": round(grace * 1000)}
+        self._call("POST", "sandboxes", name, "stop", body=body)
+
+    def kill(self, name: str) -> None:
+        self._call("POST", "sandboxes", name, "kill", body={})
+
+    def remove(self, name: str) -> None:
+        self._call("DELETE", "sandboxes", name)
+
+    def extend(self, name: str, ttl: float) -> n.SandboxInfo:
+        return wire.sandbox(self._call("POST", "sandboxes", name, "extend", body={"ttl_ms": wire.millis(ttl, "ttl")}))
+
+    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+        self._call("PUT", "sandboxes", name, "egress", body=wire.egress(rules))
+
+    def logs(self, name: str, tail: int | None) -> str:
+        query = {} if tail is None else {"tail": tail}
+        answer = self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
+        return answer.content.decode("utf-8", "replace")
+
+    # What runs in them.
+
+    def exec(self, name: str, command: n.Command) -> n.ExecResult:
+        return wire.result(self._call("POST", "sandboxes", name, "exec", body=wire.command(command)))
+
+    def stream(self, name: str, command: n.Command) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        body = wire.command(command) | {"stream": True}
+        return self._outputs(wire.path("sandboxes", name, "exec"), "POST", body, wire.result)
+
+    def run(self, program: n.Program) -> n.RunResult:
+        return wire.run_result(self._with_image(program.spec.image, "run", body=wire.program(program)))
+
+    def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
+        body = {"language": language, "env": dict(env)} | ({"cwd": cwd} if cwd else {})
+        context = self._call("POST", "sandboxes", name, "contexts", body=body)
+        return str(context["id"])
+
+    def run_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> n.CodeResult:
+        body: wire.Body = {"code": code, "env": dict(env)}
+        body |= {"context_id": context} if context else {"language": language}
+        if timeout is not None:
+            body["timeout_ms"] = wire.millis(timeout)
+        return wire.code_result(self._call("POST", "sandboxes", name, "code", body=body))
+
+    def interrupt_context(self, name: str, context: str) -> None:
+        self._call("POST", "sandboxes", name, "contexts", context, "interrupt")
+
+    def restart_context(self, name: str, context: str) -> None:
+        self._call("POST", "sandboxes", name, "contexts", context, "restart")
+
+    def remove_context(self, name: str, context: str) -> None:
+        self._call("DELETE", "sandboxes", name, "contexts", context)
+
+    def start(self, name: str, command: n.Command, tag: str) -> int:
+        body = wire.command(command) | ({"tag": tag} if tag else {})
+        process = self._call("POST", "sandboxes", name, "processes", body=body)
+        return int(process["pid"])
+
+    def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        return self._outputs(wire.path("sandboxes", name, "processes", pid, "output"), "GET", None, wire.result)
+
+    def signal(self, name: str, pid: int, signal: str) -> None:
+        self._call("POST", "sandboxes", name, "processes", pid, "signal", body={"signal": signal})
+
+    def write_input(self, name: str, pid: int, data: bytes) -> None:
+        self._send(
+            "POST",
+            wire.path("sandboxes", name, "processes", pid, "input"),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
+    def close_input(self, name: str, pid: int) -> None:
+        self._call("POST", "sandboxes", name, "processes", pid, "close_input")
+
+    def connect(self, name: str, port: int) -> Connection:
+        answer = self._send(
+            "GET",
+            wire.path("sandboxes", name, "ports", port),
+            stream=True,
+            headers={"Connection": "Upgrade", "Upgrade": "tcp"},
+        )
+        if answer.status_code != 101:
+            answer.close()
+            raise SandboxUnavailable(
+                "the server did not turn the connection into one to the port",
+                hint="is there a proxy on the way that does not pass on upgrades?",
+            )
+        return Connection(answer)
+
+    # Files.
+
+    def read_file(self, name: str, path: str, user: str) -> bytes:
+        answer = self._send("GET", wire.path("sandboxes", name, "files", "content"), params=_at(path, user))
+        return answer.content
+
+    def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
+        answer = self._send(
+            "PUT",
+            wire.path("sandboxes", name, "files", "content"),
+            params=_at(path, user) | ({} if mode is None else {"mode": f"{mode:04o}"}),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        return wire.entry(answer.json())
+
+    def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
+        query = _at(path, user) | {"depth": str(depth)}
+        entries = self._call("GET", "sandboxes", name, "files", query=query)
+        return [wire.entry(b) for b in entries["entries"]]
+
+    def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
+        return wire.entry(self._call("GET", "sandboxes", name, "files", "stat", query=_at(path, user)))
+
+    def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
+        return wire.entry(self._call("POST", "sandboxes", name, "files", "mkdir", body=_at(path, user)))
+
+    def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
+        body = {"from": source, "to": target} | ({"user": user} if user else {})
+        return wire.entry(self._call("POST", "sandboxes", name, "files", "move", body=body))
+
+    def remove_file(self, name: str, path: str, user: str) -> None:
+        self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
+
+    # What outlives sandboxes.
+
+    def create_workspace(self, name: str) -> n.WorkspaceInfo:
+        return wire.workspace(self._call("POST", "workspaces", body={"name": name}))
+
+    def workspaces(self) -> list[n.WorkspaceInfo]:
+        return [wire.workspace(b) for b in (self._call("GET", "workspaces"))["workspaces"]]
+
+    def remove_workspace(self, name: str) -> None:
+        self._call("DELETE", "workspaces", name)
+
+    def commit_workspace(self, name: str) -> n.WorkspaceCommit:
+        return wire.commit(self._call("POST", "sandboxes", name, "commit"))
+
+    def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
+        where = wire.path("workspaces", workspace, "versions", version, "files", "content")
+        return (self._send("GET", where, params={"path": path})).content
+
+    def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
+        return wire.secret(self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
+
+    def secrets(self) -> list[n.SecretInfo]:
+        return [wire.secret(b) for b in (self._call("GET", "secrets"))["secrets"]]
+
+    def remove_secret(self, name: str) -> None:
+        self._call("DELETE", "secrets", name)
+
+    def pull_image(self, ref: str) -> None:
+        self._call("POST", "images", "pull", body={"ref": ref})
+
+
+def _at(path: str, user: str) -> dict[str, str]:
+    return {"path": path, "user": user} if user else {"path": path}

@@ -1,0 +1,46 @@
+# Made of brig/_async/_stream.py by tools/unasync.py; change it there.
+"""Output while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from types import TracebackType
+
+from .. import _nouns as n
+from .._errors import FailedPreconditionError
+
+
+class OutputStream:
+    """A command that runs, and what it writes meanwhile::
+
+        with sandbox.stream("make") as output:
+            for chunk in output:
+                print(chunk.text, end="")
+        print(output.result.exit_code)
+
+    Leaving it early ends the command.
+    """
+
+    def __init__(self, events: Generator[n.Chunk | n.ExecResult, None, None]) -> None:
+        self._events = events
+        self._result: n.ExecResult | None = None
+
+    @property
+    def result(self) -> n.ExecResult:
+        """How the command ended, once everything has been read."""
+        if self._result is None:
+            raise FailedPreconditionError("the command has not ended", hint="read the stream to its end first")
+        return self._result
+
+    def __iter__(self) -> Iterator[n.Chunk]:
+        for event in self._events:
+            if isinstance(event, n.Chunk):
+                yield event
+            else:
+                self._result = event
+
+    def __enter__(self) -> OutputStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._events.close()

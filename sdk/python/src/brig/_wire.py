@@ -1,0 +1,264 @@
+"""Brig's REST in both directions, without a connection: nouns to bodies, answers to nouns."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+from urllib.parse import quote
+
+from . import _nouns as n
+from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, told
+
+Body = dict[str, Any]
+NDJSON = "application/x-ndjson"
+
+
+def path(*parts: str | int) -> str:
+    """Make a path below ``/v1`` of which each part is one segment."""
+    return "/v1/" + "/".join(quote(str(p), safe="") for p in parts)
+
+
+def _some(**fields: Any) -> Body:
+    """Leave out what was not said."""
+    return {k: v for k, v in fields.items() if v is not None and v != "" and v != () and v != {}}
+
+
+def millis(seconds: float | None, field: str = "timeout") -> int | None:
+    """Turn seconds into what the wire has."""
+    if seconds is None:
+        return None
+    if not seconds > 0:
+        raise InvalidArgumentError("it must be more than nothing", field=field, hint="give seconds, for example 30")
+    return max(1, round(seconds * 1000))
+
+
+def egress(rules: Sequence[str | n.EgressRule]) -> Body:
+    """Write rules about where to connect to."""
+    out = []
+    for rule in rules:
+        r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
+        out.append(
+            _some(
+                host=r.host,
+                cidr=r.cidr,
+                ports=list(r.ports) or None,
+                methods=list(r.methods) or None,
+                paths=list(r.paths) or None,
+                deny=r.deny or None,
+            )
+        )
+    return {"rules": out}
+
+
+def spec(s: n.SandboxSpec) -> Body:
+    """Write what a sandbox is asked to be."""
+    use = n.WorkspaceUse(s.workspace) if isinstance(s.workspace, str) else s.workspace
+    limits = _some(
+        memory=f"{s.memory_mib}MiB" if s.memory_mib is not None else None,
+        cpus=s.cpus,
+        disk=f"{s.disk_mib}MiB" if s.disk_mib is not None else None,
+        processes=s.processes,
+    )
+    secrets = [n.SecretUse(u) if isinstance(u, str) else u for u in s.secrets]
+    return _some(
+        name=s.name,
+        image=None if s.template else s.image,
+        template=s.template,
+        limits=limits,
+        labels=dict(s.labels),
+        env=dict(s.env),
+        ttl_ms=millis(s.ttl, "ttl"),
+        default_user=s.user,
+        require=dict(s.require),
+        placement={"provider": s.provider, "only": True} if s.provider else None,
+        egress=egress(s.egress) if s.egress else None,
+        secrets=[_some(name=u.name, env=u.env) for u in secrets] or None,
+        workspace=use
+        and _some(
+            name=use.name,
+            mode=use.mode,
+            prefixes=list(use.prefixes) or None,
+            capture=list(use.capture) or None,
+            version=use.version or None,
+        ),
+    )
+
+
+def _stdin(stdin: str | bytes | None) -> Body:
+    if isinstance(stdin, bytes):
+        return {"stdin_b64": base64.b64encode(stdin).decode()}
+    return {} if stdin is None else {"stdin": stdin}
+
+
+def command(c: n.Command) -> Body:
+    """Write a command."""
+    body = _some(
+        command=list(c.argv) or None,
+        timeout_ms=millis(c.timeout),
+        env=dict(c.env),
+        cwd=c.cwd,
+        user=c.user,
+    )
+    if c.script is not None:
+        body["shell"] = c.script
+    return body | _stdin(c.stdin)
+
+
+def program(p: n.Program) -> Body:
+    """Write a one-shot."""
+    body = spec(p.spec)
+    if "default_user" in body:
+        body["user"] = body.pop("default_user")
+    if p.code is not None:
+        body |= {"language": p.language, "code": p.code}
+    else:
+        body["command"] = list(p.argv)
+    if p.arguments is not None:
+        body["arguments"] = dict(p.arguments)
+    if p.files:
+        body["files"] = [
+            {"path": path, "content": c} if isinstance(c, str) else {"path": path, "content_b64": base64.b64encode(c).decode()}
+            for path, c in p.files.items()
+        ]
+    return body | _some(timeout_ms=millis(p.timeout)) | _stdin(p.stdin)
+
+
+def _captured(commit: Mapping[str, Any] | None) -> tuple[n.WorkspaceFile, ...]:
+    return tuple(
+        n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
+        for f in (commit or {}).get("captured") or ()
+    )
+
+
+def _ended(b: Body) -> Body:
+    """Read what all results have."""
+    return {
+        "stdout": b["stdout"],
+        "stderr": b["stderr"],
+        "exit_code": b["exit_code"],
+        "truncated": b["truncated"],
+        "signal": b.get("signal", ""),
+        "timed_out": b["timed_out"],
+        "oom_killed": b["oom_killed"],
+        "duration": b["duration_ms"] / 1000,
+        "id": b.get("exec", ""),
+    }
+
+
+def result(b: Body) -> n.ExecResult:
+    """Read how a command ended."""
+    return n.ExecResult(**_ended(b))
+
+
+def program_error(b: Mapping[str, Any] | None) -> n.ProgramError | None:
+    """Read what went wrong with a program, or the exception of code."""
+    if not b:
+        return None
+    message = b["message"] if "message" in b else b.get("value", "")
+    return n.ProgramError(b["name"], message, b.get("traceback", ""), b.get("code", ""), b.get("hint", ""))
+
+
+def run_result(b: Body) -> n.RunResult:
+    """Read how a one-shot ended."""
+    return n.RunResult(
+        **_ended(b),
+        files=_captured(b.get("workspace")),
+        value=b["result"],
+        has_value=b["has_result"],
+        artifacts=tuple(n.Artifact(a["path"], base64.b64decode(a["content_b64"]), a["mime_type"]) for a in b["artifacts"]),
+        artifacts_skipped=tuple(b.get("artifacts_skipped") or ()),
+        error=program_error(b["error"]),
+        sandbox=b["sandbox"],
+        provider=(b.get("route") or {}).get("provider", ""),
+    )
+
+
+def code_result(b: Body) -> n.CodeResult:
+    """Read what code in a context came to."""
+    return n.CodeResult(
+        text=b["text"],
+        stdout=b["stdout"],
+        stderr=b["stderr"],
+        results=tuple(n.Rich(r["data"], bool(r.get("main"))) for r in b["results"]),
+        error=program_error(b["error"]),
+        execution_count=b["execution_count"],
+        context_id=b["context_id"],
+        timed_out=b["timed_out"],
+        lost=b["lost"],
+    )
+
+
+def sandbox(b: Body) -> n.SandboxInfo:
+    """Read a sandbox."""
+    limits = b.get("limits") or {}
+    return n.SandboxInfo(
+        name=b.get("name") or b["id"],
+        id=b["id"],
+        state=cast(n.State, b["state"]),
+        image=b.get("image", ""),
+        provider=b["provider"],
+        labels=b.get("labels") or {},
+        memory_mib=int(limits.get("memory", 0)) >> 20,
+        cpus=limits.get("cpus", 0),
+        expires=b.get("expires", ""),
+        raw=b,
+    )
+
+
+def entry(b: Body) -> n.FileInfo:
+    """Read a file's description."""
+    return n.FileInfo(b["name"], b["path"], b["type"], b["size"], b["mode"], b["owner"], b.get("target", ""))
+
+
+def workspace(b: Body) -> n.WorkspaceInfo:
+    """Read a workspace."""
+    head = b.get("head") or {}
+    return n.WorkspaceInfo(b["name"], head.get("number", 0), head.get("files", 0), head.get("size", 0))
+
+
+def commit(b: Body) -> n.WorkspaceCommit:
+    """Read what became of a commit."""
+    return n.WorkspaceCommit((b.get("version") or {}).get("number", 0), tuple(c["path"] for c in b["changes"]))
+
+
+def secret(b: Body) -> n.SecretInfo:
+    """Read what may be known of a secret."""
+    return n.SecretInfo(b["name"], b["version"], tuple(b["hosts"]))
+
+
+def secret_value(value: str | bytes, hosts: Sequence[str]) -> Body:
+    """Write a secret's value, and which hosts it is for."""
+    body: Body = {"hosts": list(hosts)}
+    if isinstance(value, bytes):
+        return body | {"value_b64": base64.b64encode(value).decode()}
+    return body | {"value": value}
+
+
+def chunk(stream: Literal["stdout", "stderr"], b: Body) -> n.Chunk:
+    """Read some output."""
+    return n.Chunk(stream, base64.b64decode(b["data_b64"]) if "data_b64" in b else b.get("data", "").encode())
+
+
+def refusal(status: int, content: bytes, retry_after: str | None, url: str) -> BrigError:
+    """Read the error of an answer that is one."""
+    try:
+        error = json.loads(content)["error"]
+        return told(error, status=status, retry_after=float(retry_after) if retry_after and retry_after.isdigit() else None)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return SandboxUnavailable(
+            f"what answered is not a Brig server (HTTP {status})", hint=f"is one running at {url}? brig serve", status=status
+        )
+
+
+class Lines:
+    """Cuts bytes that come in pieces into lines of JSON."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Body]:
+        """Take some more bytes, and give the lines that are whole."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in whole if line.strip()]

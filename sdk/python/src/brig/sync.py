@@ -1,0 +1,22 @@
+"""The same as :mod:`brig`, for code that blocks::
+
+from brig.sync import SandboxClient
+
+with SandboxClient() as client:
+    print(client.run_python("print(6 * 7)", image=None).stdout)
+"""
+
+from . import _errors, _nouns
+from ._errors import *
+from ._nouns import *
+from ._sync._client import SandboxClient
+from ._sync._connection import Connection
+from ._sync._context import CodeContext
+from ._sync._files import Files
+from ._sync._handle import SandboxHandle
+from ._sync._process import Process
+from ._sync._stream import OutputStream
+
+__all__ = ["CodeContext", "Connection", "Files", "OutputStream", "Process", "SandboxClient", "SandboxHandle"]
+__all__ += _errors.__all__
+__all__ += _nouns.__all__

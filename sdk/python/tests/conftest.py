@@ -1,0 +1,41 @@
+"""What all tests share. Each test says how it went, a line each, for the suite that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(pyfuncitem.obj(**wanted))
+    return True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say how a test went."""
+    if "BRIG_REPORT" not in os.environ:
+        return
+    file, _, rest = report.nodeid.partition("::")
+    name = f"{Path(file).stem}.{rest}".replace("/", "_")
+    if report.failed:
+        print(f"\nFAIL {name}: {report.longreprtext}".replace("\n", "\n     ").replace("\n     FAIL", "\nFAIL"), flush=True)
+    elif report.when == "call" and report.passed:
+        print(f"\nok {name}", flush=True)
+
+
+@pytest.fixture
+def where() -> str:
+    """Return where a Brig server is."""
+    url = os.environ.get("BRIG_URL", "")
+    if not url:
+        pytest.skip("there is no server in BRIG_URL")
+    return url

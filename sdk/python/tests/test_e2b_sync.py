@@ -1,0 +1,112 @@
+# Made of tests/test_e2b_async.py by tools/unasync.py; change it there.
+"""A service that speaks E2B's protocol. The test that blocks is made of this one."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import pytest
+
+import brig
+from brig.sync import SandboxClient, SandboxSpec
+
+pytestmark = pytest.mark.skipif("E2B_API_KEY" not in os.environ, reason="there is no E2B service")
+
+IMAGES = {"python:3.11-slim": "base"}
+
+
+def spec(**fields: object) -> SandboxSpec:
+    return SandboxSpec(**{"name": f"t-{uuid.uuid4().hex[:8]}", **fields})  # type: ignore[arg-type]
+
+
+def test_commands() -> None:
+    with SandboxClient("e2b", templates=IMAGES) as client, client.create(spec(env={"GLOBAL": "g"})) as sandbox:
+        r = sandbox.exec("/bin/echo", ["$HOME;x"])
+        assert (r.stdout, r.stderr, r.exit_code) == ("$HOME;x\n", "", 0)
+        r = sandbox.shell("echo a | tr a b; echo $GLOBAL $MINE >&2; pwd; exit 3", env={"MINE": "m"}, cwd="/tmp")
+        assert (r.stdout, r.stderr, r.exit_code) == ("b\n/tmp\n", "g m\n", 3)
+        assert (sandbox.exec("cat", stdin="é")).stdout == "é"
+        assert (sandbox.exec("cat", stdin="")).stdout == ""
+        r = sandbox.shell("echo begun; sleep 60", timeout=1)
+        assert (r.stdout, r.exit_code, r.timed_out) == ("begun\n", 124, True)
+        r = sandbox.shell("kill -9 $$")
+        assert (r.exit_code, r.signal) == (137, "SIGKILL")
+        with sandbox.stream_shell("echo one; sleep 0.2; echo two >&2; exit 4") as output:
+            got = [(chunk.stream, chunk.text) for chunk in output]
+        assert got == [("stdout", "one\n"), ("stderr", "two\n")] and output.result.exit_code == 4
+
+
+def test_life() -> None:
+    with SandboxClient("e2b", templates=IMAGES) as client:
+        s = spec(labels={"suite": uuid.uuid4().hex}, ttl=60)
+        sandbox = client.create(s)
+        with pytest.raises(brig.AlreadyExistsError):
+            client.create(s)
+        info = sandbox.info()
+        assert (info.name, info.state, info.labels, info.provider) == (s.name, "running", s.labels, "e2b")
+        assert client.list(labels=s.labels) == [s.name]
+        assert (sandbox.extend(600)).expires > info.expires
+        with SandboxClient("e2b") as other:
+            assert ((other.get(s.name)).exec("echo", ["hi"])).stdout == "hi\n"
+        sandbox.shell("echo 1; echo 2")
+        assert sandbox.logs(tail=1) == "2\n"
+        sandbox.stop()
+        assert (sandbox.info()).state == "stopped" and client.list(labels=s.labels) == [s.name]
+        with pytest.raises(brig.FailedPreconditionError):
+            sandbox.exec("true")
+        sandbox.kill()
+        client.remove(s.name)
+        with pytest.raises(brig.NotFoundError):
+            client.get(s.name)
+        with pytest.raises(brig.FailedPreconditionError) as much:
+            client.create(spec(memory_mib=1 << 20))
+        assert much.value.field == "memory_mib" and client.list(labels=s.labels) == []
+
+
+def test_one_shots() -> None:
+    with SandboxClient("e2b", templates=IMAGES) as client:
+        before = client.list()
+        assert (client.run_python("print(6 * 7)")).stdout == "42\n"
+        r = client.run_shell("echo out; echo err >&2; exit 5")
+        assert (r.stdout, r.stderr, r.exit_code) == ("out\n", "err\n", 5) and r.sandbox.startswith("sh-")
+        assert (client.run("console.log(1 + 1)", language="javascript")).stdout == "2\n"
+        assert (client.run_command("cat", ["in"], files={"in": b"given"})).stdout == "given"
+        with pytest.raises(brig.UnsupportedError) as lacks:
+            client.run("def main(n): return n", arguments={"n": 1})
+        assert lacks.value.field == "arguments"
+        with pytest.raises(brig.NotFoundError):
+            client.run_python("1", image="no-such-template")
+        assert sorted(client.list()) == sorted(before)
+
+
+def test_files_and_contexts() -> None:
+    with SandboxClient("e2b", templates=IMAGES) as client, client.create(spec()) as sandbox:
+        files = sandbox.files
+        wrote = files.write("/tmp/a/ü.txt", "hällo")
+        assert (wrote.path, wrote.size, wrote.type) == ("/tmp/a/ü.txt", 6, "file")
+        assert files.read_text("/tmp/a/ü.txt") == "hällo"
+        files.mkdir("/tmp/a/d")
+        files.move("/tmp/a/ü.txt", "/tmp/a/d/moved")
+        assert sorted(f.path for f in files.list("/tmp/a", depth=2)) == ["/tmp/a/d", "/tmp/a/d/moved"]
+        files.remove("/tmp/a/d")
+        with pytest.raises(brig.NotFoundError):
+            files.stat("/tmp/a/d")
+        assert (sandbox.run_code("r = 2")).text == ""
+        result = sandbox.run_code("print('p'); r * 21")
+        assert (result.text, result.stdout, result.ok) == ("42", "p\n", True)
+        with sandbox.create_context() as context:
+            failed = context.run("r")
+            assert failed.error is not None and failed.error.name == "NameError"
+        with pytest.raises(brig.UnsupportedError):
+            sandbox.commit()
+
+
+def test_a_key_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SandboxClient("e2b", key="e2b_" + "0" * 40) as client:
+        with pytest.raises(brig.AuthenticationError):
+            client.list()
+    monkeypatch.delenv("E2B_API_KEY")
+    with pytest.raises(brig.AuthenticationError) as none:
+        SandboxClient("e2b")
+    assert "E2B_API_KEY" in none.value.hint

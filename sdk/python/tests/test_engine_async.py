@@ -1,0 +1,83 @@
+"""An engine on this machine, which is started when it is needed. The test that blocks is made of this one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import brig
+from brig import SandboxClient, SandboxSpec
+
+pytestmark = pytest.mark.skipif("BRIG_BINARY" not in os.environ, reason="there is no BRIG_BINARY")
+
+
+def pid(data: Path) -> int:
+    return int(json.loads((data / "server.json").read_bytes())["pid"])
+
+
+def free(data: Path) -> bool:
+    """Wait until nobody uses a data folder."""
+    for _ in range(500):
+        with open(data / "owner.lock") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                time.sleep(0.02)
+    return False
+
+
+async def test_on_demand(tmp_path: Path) -> None:
+    async with SandboxClient("local", data_dir=tmp_path) as client:
+        assert list(tmp_path.iterdir()) == []  # nothing is started before it is needed
+        sandbox = await client.create(SandboxSpec("one", image=None))
+        await sandbox.shell("echo kept > f")
+        # Others find it, and leave it as it is.
+        async with SandboxClient("local", data_dir=tmp_path) as other:
+            assert await other.list() == ["one"]
+        assert (await sandbox.shell("cat f")).stdout == "kept\n"
+        # One that is killed is begun anew, and finds the sandbox again.
+        os.kill(pid(tmp_path), signal.SIGKILL)
+        assert free(tmp_path)
+        assert (await sandbox.shell("cat f")).stdout == "kept\n"
+    assert free(tmp_path)
+    async with SandboxClient("local", data_dir=tmp_path) as client:
+        assert (await (await client.get("one")).shell("cat f")).stdout == "kept\n"
+        await client.remove("one")
+    assert free(tmp_path)
+
+
+async def test_it_ends_with_its_program(tmp_path: Path) -> None:
+    program = "import time; from brig.sync import SandboxClient; c = SandboxClient(); c.list(); print(flush=True); time.sleep(60)"
+    local = {"BRIG_URL": "local", "BRIG_DATA_DIR": str(tmp_path)}
+    child = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **local}, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"\n"
+    os.kill(pid(tmp_path), 0)
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    assert free(tmp_path)
+
+
+async def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SandboxClient("local", data_dir=tmp_path, binary="/no/such/brig") as client:
+        with pytest.raises(brig.SandboxUnavailable, match="/no/such/brig cannot be started"):
+            await client.list()
+    monkeypatch.setenv("BRIG_CONFIG", "/no/such/file")
+    async with SandboxClient("local", data_dir=tmp_path) as client:
+        with pytest.raises(brig.SandboxUnavailable, match="/no/such/file"):
+            await client.list()
+    monkeypatch.delenv("BRIG_BINARY")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    async with SandboxClient("local", data_dir=tmp_path) as client:
+        with pytest.raises(brig.SandboxUnavailable) as none:
+            await client.list()
+    assert "BRIG_BINARY" in none.value.hint

@@ -1,0 +1,244 @@
+# Made of tests/test_live_async.py by tools/unasync.py; change it there.
+"""A Brig server, and what is asked of it. The test that blocks is made of this one."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+import brig
+from brig.sync import SandboxClient, SandboxSpec, WorkspaceUse
+
+SERVER = """
+import socketserver
+
+class Upper(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(self.rfile.readline().upper())
+
+with socketserver.TCPServer(("127.0.0.1", 8123), Upper) as server:
+    server.serve_forever()
+"""
+
+
+def spec(**fields: object) -> SandboxSpec:
+    return SandboxSpec(**{"name": f"t-{uuid.uuid4().hex[:8]}", "image": None, **fields})  # type: ignore[arg-type]
+
+
+def test_commands(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec(env={"GLOBAL": "g"})) as sandbox:
+        r = sandbox.exec("/bin/echo", ["$HOME;x"])
+        assert (r.stdout, r.stderr, r.exit_code, r.ok) == ("$HOME;x\n", "", 0, True)
+        r = sandbox.shell("echo a | tr a b; echo $GLOBAL $MINE >&2; pwd; exit 3", env={"MINE": "m"}, cwd="/tmp")
+        assert (r.stdout, r.stderr, r.exit_code, r.ok) == ("b\n/tmp\n", "g m\n", 3, False)
+        assert r.output == "b\n/tmp\ng m\n" and r.id and 0 < r.duration < 30
+        assert (sandbox.exec("cat", stdin="é")).stdout == "é"
+        assert (sandbox.exec("od", ["-An", "-tx1"], stdin=b"\xff\x00")).stdout.split() == ["ff", "00"]
+        assert (sandbox.exec("id", ["-un"], user="root")).stdout == "root\n"
+        r = sandbox.shell("echo begun; sleep 60", timeout=0.5)
+        assert (r.stdout, r.exit_code, r.timed_out) == ("begun\n", 124, True)
+        r = sandbox.shell("kill -9 $$")
+        assert (r.exit_code, r.signal) == (137, "SIGKILL")
+        assert (sandbox.shell("head -c 3000000 /dev/zero | tr '\\0' x")).truncated
+
+
+def test_streams(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        with sandbox.stream("sh", ["-c", "echo one; sleep 0.2; echo two >&2; printf '\\377'; exit 4"]) as output:
+            with pytest.raises(brig.FailedPreconditionError):
+                _ = output.result
+            got = {"stdout": b"", "stderr": b""}
+            for chunk in output:
+                got[chunk.stream] += chunk.data
+        assert got == {"stdout": b"one\n\xff", "stderr": b"two\n"}
+        assert (output.result.exit_code, output.result.stdout) == (4, "one\n�")
+        # Whoever leaves early has the command ended.
+        with sandbox.stream_shell("echo begun; exec sleep 1234") as output:
+            for chunk in output:
+                assert chunk.text == "begun\n"
+                break
+        assert (sandbox.shell("for i in $(seq 100); do pgrep -f 'sleep 123[4]' || exit 0; sleep 0.05; done; exit 1")).ok
+        with pytest.raises(brig.NotFoundError):
+            with SandboxClient(where) as other, (other.get("no-such")).stream("true") as output:
+                pass
+
+
+def test_life(where: str) -> None:
+    with SandboxClient(where) as client:
+        s = spec(labels={"suite": uuid.uuid4().hex}, memory_mib=256, ttl=60)
+        sandbox = client.create(s)
+        with pytest.raises(brig.AlreadyExistsError) as taken:
+            client.create(s)
+        assert taken.value.code == "SB014" and taken.value.status == 409
+        info = sandbox.info()
+        assert (info.name, info.state, info.memory_mib, info.cpus, info.labels) == (s.name, "running", 256, 1, s.labels)
+        assert client.list(labels=s.labels) == [s.name]
+        assert client.list(labels={"suite": "other"}) == []
+        assert ((client.get(s.name)).exec("echo", ["hi"])).stdout == "hi\n"
+        assert (sandbox.extend(600)).expires > info.expires
+        assert sandbox.logs() == "hi\n"
+        sandbox.shell("echo 1; echo 2")
+        assert sandbox.logs(tail=1) == "2\n"
+        sandbox.stop()
+        assert (sandbox.info()).state == "stopped"
+        assert client.list(labels=s.labels, state="running") == []
+        with pytest.raises(brig.FailedPreconditionError) as ended:
+            sandbox.exec("true")
+        assert ended.value.code == "SB015" and ended.value.hint
+        assert sandbox.logs(tail=1) == "2\n"
+        sandbox.kill()
+        client.remove(s.name)
+        with pytest.raises(brig.NotFoundError):
+            client.get(s.name)
+
+
+def test_one_shots(where: str) -> None:
+    with SandboxClient(where) as client:
+        before = client.list()
+        r = client.run_python("print(6 * 7)", image=None)
+        assert (r.stdout, r.exit_code, r.error) == ("42\n", 0, None) and r.sandbox.startswith("py-")
+        r = client.run_shell("echo out; echo err >&2; exit 5", image=None)
+        assert (r.stdout, r.stderr, r.exit_code) == ("out\n", "err\n", 5) and r.sandbox.startswith("sh-")
+        code = (
+            "import os\ndef main(a, b=None):\n"
+            " os.mkdir('artifacts'); open('artifacts/x.png', 'wb').write(b'\\xff')\n return [a, b, open('in').read()]"
+        )
+        r = client.run(code, arguments={"a": {"é": True}}, files={"in": b"given"})
+        assert r.has_value and r.value == [{"é": True}, None, "given"]
+        assert [(a.path, a.content) for a in r.artifacts] == [("x.png", b"\xff")]
+        r = client.run("throw new TypeError('no')", language="javascript")
+        assert r.error is not None and r.error.name == "TypeError" and r.error.message == "no" and not r.ok
+        r = client.run("while True: pass", timeout=0.5)
+        assert r.timed_out and r.exit_code == 124 and r.error is not None and r.error.code == "SB005"
+        r = client.run("x = bytearray(10**9)", memory_mib=64)
+        assert r.oom_killed and r.error is not None and r.error.code == "SB006"
+        r = client.run_command("cat", stdin="typed")
+        assert r.stdout == "typed"
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            client.run_python("1", image="no-such-image:1")
+        assert wrong.value.field == "image" and wrong.value.hint
+        assert sorted(client.list()) == sorted(before)
+
+
+def test_contexts(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        assert (sandbox.run_code("import math; r = 2")).text == ""
+        result = sandbox.run_code("print('p'); math.pi * r ** 2")
+        assert (result.text, result.stdout, result.execution_count, result.ok) == ("12.566370614359172", "p\n", 2, True)
+        with sandbox.create_context("python", env={"X": "1"}) as context:
+            assert (context.run("import os; os.environ['X']")).text == "'1'"
+            failed = context.run("1 / 0")
+            assert failed.error is not None and failed.error.name == "ZeroDivisionError" and not failed.ok
+            assert "1 / 0" in failed.error.traceback
+            late = context.run("import time; kept = 1; time.sleep(60)", timeout=0.5)
+            assert late.timed_out and not late.lost
+            assert (context.run("kept")).text == "1"
+            context.restart()
+            gone = context.run("kept")
+            assert gone.error is not None and gone.error.name == "NameError"
+        with pytest.raises(brig.NotFoundError):
+            context.run("1")
+        shown = (sandbox.run_code("class A:\n def _repr_html_(self): return '<b>'\nA()")).results[0]
+        assert shown.data["text/html"] == "<b>" and shown.main
+
+
+def test_files(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        files = sandbox.files
+        wrote = files.write("/workspace/a b/ü.txt", "hällo", mode=0o600)
+        assert (wrote.path, wrote.size, wrote.mode, wrote.type) == ("/workspace/a b/ü.txt", 6, 0o600, "file")
+        assert files.read_text("/workspace/a b/ü.txt") == "hällo"
+        files.write("/workspace/empty", b"")
+        assert files.read("/workspace/empty") == b""
+        assert (files.mkdir("/workspace/d/e")).type == "directory"
+        assert (files.move("/workspace/empty", "/workspace/d/moved")).name == "moved"
+        assert sorted(f.path for f in files.list("/workspace", depth=2)) == [
+            "/workspace/a b",
+            "/workspace/a b/ü.txt",
+            "/workspace/d",
+            "/workspace/d/e",
+            "/workspace/d/moved",
+        ]
+        files.remove("/workspace/d")
+        with pytest.raises(brig.NotFoundError):
+            files.stat("/workspace/d")
+        with pytest.raises(brig.NotFoundError):
+            files.read("/workspace/d/moved")
+
+
+def test_processes_and_ports(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        process = sandbox.start("sh", ["-c", "read line; echo got $line; exit 6"])
+        process.write("hello\n")
+        ended = process.wait()
+        assert ended.exit_code == 6
+        with process.output() as output:
+            assert b"".join([chunk.data for chunk in output]) == b"got hello\n"
+        process = sandbox.start("python3", ["-c", SERVER])
+        sandbox.shell("for i in $(seq 200); do grep -q :1FBB /proc/net/tcp && exit; sleep 0.05; done")
+        with sandbox.connect(8123) as connection:
+            connection.write(b"hello\n", timeout=10)
+            got = b""
+            while piece := connection.read(timeout=10):
+                got += piece
+            assert got == b"HELLO\n"
+        process.kill()
+        assert (process.wait()).signal == "SIGKILL"
+        with pytest.raises(brig.SandboxUnavailable):
+            sandbox.connect(8123)
+
+
+def test_what_outlives(where: str) -> None:
+    with SandboxClient(where) as client:
+        name = f"w-{uuid.uuid4().hex[:8]}"
+        client.create_workspace(name)
+        assert name in [w.name for w in client.workspaces()]
+        with client.create(spec(workspace=WorkspaceUse(name, "overlay"))) as sandbox:
+            sandbox.shell("echo one > kept.txt")
+            commit = sandbox.commit()
+            assert (commit.version, commit.changed) == (1, ("kept.txt",))
+        assert client.read_workspace_file(name, "/workspace/kept.txt") == b"one\n"
+        use = WorkspaceUse(name, capture=("/home",))
+        r = client.run_shell("cat kept.txt; echo two > kept.txt; echo out > ~/side", image=None, workspace=use)
+        assert r.stdout == "one\n" and [(f.path, f.size) for f in r.files] == [("/home/user/side", 4)]
+        assert client.read_workspace_file(name, "/workspace/kept.txt") == b"two\n"
+        client.remove_workspace(name)
+        with pytest.raises(brig.BrigError) as gone:
+            client.create(spec(workspace=name))
+        assert gone.value.field.startswith("workspace") or isinstance(gone.value, brig.NotFoundError)
+
+        secret = f"s-{uuid.uuid4().hex[:8]}"
+        put = client.put_secret(secret, "swordfish-é")
+        assert (put.name, put.version, put.hosts) == (secret, 1, ())
+        variable = brig.SecretUse(secret, "TOKEN")
+        with client.create(spec(secrets=(variable,))) as sandbox:
+            assert (sandbox.shell('echo "$TOKEN"')).stdout == "swordfish-é\n"
+            assert (sandbox.shell('printf %s "$TOKEN" | wc -c')).stdout.strip() == "12"
+        client.remove_secret(secret)
+        assert secret not in [s.name for s in client.secrets()]
+
+
+def test_rules_of_egress_arrive(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec(egress=("api.example.com:443",))) as sandbox:
+        rules = (sandbox.info()).raw["egress"]["rules"]
+        assert rules == [{"host": "api.example.com", "ports": [443]}]
+        sandbox.set_egress(())
+        assert (sandbox.info()).raw.get("egress", {}).get("rules", []) == []
+
+
+def test_errors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SandboxClient(where) as client:
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            client.create(spec(memory_mib=1))
+        assert wrong.value.field == "limits.memory" and wrong.value.status == 400 and wrong.value.hint
+    monkeypatch.delenv("BRIG_API_KEY")
+    for key in ("brig_no", None):
+        with SandboxClient(where, key=key) as client:
+            with pytest.raises(brig.AuthenticationError) as no:
+                client.list()
+            assert no.value.code == "SB011"
+    with SandboxClient("http://127.0.0.1:1") as client:
+        with pytest.raises(brig.SandboxUnavailable) as nobody:
+            client.list()
+        assert nobody.value.code == "SB003" and "brig serve" in nobody.value.hint

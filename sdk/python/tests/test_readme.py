@@ -1,0 +1,37 @@
+"""What the README shows is run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+SHOWN = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.S | re.M)
+
+
+@pytest.mark.parametrize(
+    ("number", "prints"),
+    [
+        (0, r"42\n\n\$HOME is not looked at\n\n3\nb\n\n"),
+        (1, r"[\d.]+-gvisor\n\n"),
+        (2, r"b'.* UTC 20\d\d.*'\n"),
+        (
+            3,
+            r"\{'text': 'hi', 'n': 42\}\nstdout 1\nstdout 2\nstdout 3\n0\n12.566370614359172\n"
+            r"\[.*b.txt'\]\nHTTP/1.0 200 OK\r?\n.*hello",
+        ),
+    ],
+    ids=["first", "asyncio", "spec", "more"],
+)
+def test_shown(where: str, number: int, prints: str) -> None:
+    done = subprocess.run([sys.executable, "-c", SHOWN[number]], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(prints, done.stdout, re.S), done.stdout
+
+
+def test_all_is_run() -> None:
+    assert len(SHOWN) == 4

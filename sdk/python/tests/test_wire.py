@@ -1,0 +1,186 @@
+"""What needs no service: the wires, the rules, and that what is made is what it should be."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+import brig
+from brig import EgressRule, SandboxSpec, WorkspaceUse
+from brig import _e2b as e2b
+from brig import _wire as wire
+from brig._errors import told
+
+
+def test_sync_is_made_of_async() -> None:
+    found = importlib.util.spec_from_file_location("unasync", Path(__file__).parent.parent / "tools" / "unasync.py")
+    assert found is not None and found.loader is not None
+    tool = importlib.util.module_from_spec(found)
+    found.loader.exec_module(tool)
+    assert [f.name for f, text in tool.made().items() if f.read_text() != text] == []
+    assert tool.blocking(
+        'async def f():\n    """Say ``await f()``."""\n    async with g() as h:\n        await h.aclose()\n'
+    ) == ('def f():\n    """Say ``f()``."""\n    with g() as h:\n        h.close()\n')
+
+
+@pytest.mark.parametrize(
+    ("place", "rule"),
+    [
+        ("api.example.com", EgressRule(host="api.example.com")),
+        ("API.example.com:443", EgressRule(host="api.example.com", ports=(443,))),
+        ("*.example.com:80,443", EgressRule(host="*.example.com", ports=(80, 443))),
+        ("192.0.2.0/24", EgressRule(cidr="192.0.2.0/24")),
+        ("192.0.2.1:22", EgressRule(cidr="192.0.2.1", ports=(22,))),
+        ("2001:db8::/32", EgressRule(cidr="2001:db8::/32")),
+        ("GET,HEAD api.example.com:443/v1/*", EgressRule("api.example.com", "", (443,), ("GET", "HEAD"), ("/v1/*",))),
+        ("api.example.com/v1/*", EgressRule(host="api.example.com", paths=("/v1/*",))),
+    ],
+)
+def test_places(place: str, rule: EgressRule) -> None:
+    assert EgressRule.parse(place) == rule
+
+
+def test_a_port_that_is_none() -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        EgressRule.parse("api.example.com:https")
+    assert e.value.field == "egress" and e.value.code == "SB010" and e.value.hint
+
+
+def test_a_spec_is_sent_whole() -> None:
+    spec = SandboxSpec(
+        "one",
+        workspace="data",
+        secrets=("api-token", brig.SecretUse("other", "OTHER")),
+        egress=("api.example.com:443",),
+        labels={"agent": "a"},
+        ttl=1.5,
+        user="root",
+        provider="docker",
+        disk_mib=64,
+    )
+    assert wire.spec(spec) == {
+        "name": "one",
+        "image": "python:3.11-slim",
+        "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB"},
+        "labels": {"agent": "a"},
+        "ttl_ms": 1500,
+        "default_user": "root",
+        "placement": {"provider": "docker", "only": True},
+        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}]},
+        "secrets": [{"name": "api-token"}, {"name": "other", "env": "OTHER"}],
+        "workspace": {"name": "data", "mode": "direct"},
+    }
+    use = WorkspaceUse("data", "overlay", ("out",), ("/etc",), 3)
+    assert wire.spec(SandboxSpec("", image=None, memory_mib=None, cpus=None, workspace=use)) == {
+        "workspace": {"name": "data", "mode": "overlay", "prefixes": ["out"], "capture": ["/etc"], "version": 3}
+    }
+
+
+def test_stdin_that_is_empty_is_sent() -> None:
+    assert wire.command(brig._nouns.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
+    assert wire.command(brig._nouns.Command(script="")) == {"shell": ""}
+    assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_times_that_are_none(seconds: float) -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        wire.millis(seconds)
+    assert e.value.field == "timeout"
+
+
+def test_lines_in_pieces() -> None:
+    text = b'{"a":1}\n\n{"a":"\xc3\xa9"}\n{"a":3}'
+    for size in range(1, len(text) + 1):
+        lines, out = wire.Lines(), []
+        for i in range(0, len(text), size):
+            out += lines.feed(text[i : i + size])
+        assert out == [{"a": 1}, {"a": "é"}]
+        assert lines.feed(b"\n") == [{"a": 3}]
+
+
+def test_envelopes_in_pieces() -> None:
+    end = json.dumps({"error": {"code": "deadline_exceeded", "message": "late"}}).encode()
+    text = e2b.envelope({"a": 1}) + e2b.envelope({"a": 2}) + struct.pack(">BI", 2, len(end)) + end
+    for size in range(1, len(text) + 1):
+        messages, out = e2b.Envelopes(), []
+        with pytest.raises(brig.TimedOutError, match="late"):
+            for i in range(0, len(text), size):
+                out += messages.feed(text[i : i + size])
+        assert out == [{"a": 1}, {"a": 2}] or size > len(e2b.envelope({"a": 1}))
+
+
+def test_errors_keep_what_was_told() -> None:
+    e = told(
+        {"kind": "invalid_argument", "code": "SB010", "message": "too much", "field": "limits.memory", "hint": "ask for less"}
+    )
+    assert isinstance(e, brig.InvalidArgumentError) and isinstance(e, RuntimeError)
+    assert str(e) == "limits.memory: too much (SB010)\nhint: ask for less"
+    newer = told({"kind": "of_tomorrow", "code": "SB099", "message": "m"})
+    assert type(newer) is brig.BrigError and newer.kind == "of_tomorrow" and newer.code == "SB099"
+    assert wire.refusal(429, b'{"error":{"kind":"rate_limited","code":"SB008","message":"m"}}', "7", "u").retry_after == 7
+    for content in (b"", b"<html>", b"[]", b'{"error":1}'):
+        assert isinstance(wire.refusal(502, content, None, "http://x"), brig.SandboxUnavailable)
+        assert isinstance(e2b.refusal(502, content), brig.SandboxUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (SandboxSpec("x", secrets=("a",)), "secrets"),
+        (SandboxSpec("x", workspace="data"), "workspace"),
+        (SandboxSpec("x", egress=("a.example:443",)), "egress"),
+        (SandboxSpec("x", require={"memory": "boundary"}), "require"),
+        (SandboxSpec("x", processes=3), "processes"),
+    ],
+)
+def test_what_e2b_cannot_is_refused(spec: SandboxSpec, field: str) -> None:
+    with pytest.raises(brig.UnsupportedError) as e:
+        e2b.spec(spec, {})
+    assert e.value.field == field and e.value.code == "SB016" and e.value.hint
+
+
+def test_e2b_templates_stand_for_images() -> None:
+    assert e2b.spec(SandboxSpec("x"), {"python:3.11-slim": "base"})["templateID"] == "base"
+    assert e2b.spec(SandboxSpec("x", image=None), {})["templateID"] == "base"
+    assert e2b.spec(SandboxSpec("x", egress=("a.example",)), {})["network"] == {
+        "allowOut": ["a.example"],
+        "denyOut": ["0.0.0.0/0"],
+    }
+
+
+def test_e2b_templates_in_the_environment() -> None:
+    assert e2b.templates("python:3.11-slim=base, node:20-slim=web,") == {"python:3.11-slim": "base", "node:20-slim": "web"}
+    for wrong in ("base", "=base", "python:3.11-slim="):
+        with pytest.raises(brig.InvalidArgumentError) as e:
+            e2b.templates(wrong)
+        assert e.value.field == "BRIG_TEMPLATES"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("1970-01-01T00:00:01Z", 1000), ("1970-01-01T00:00:00.0125Z", 12), ("1970-01-01T00:00:02.5Z", 2500)]
+)
+def test_e2b_times(text: str, ms: int) -> None:
+    assert e2b.millis(text) == ms
+
+
+def test_nowhere() -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        brig.SandboxClient("ftp://x")
+    assert e.value.field == "where"
+
+
+def test_everything_public_is_documented() -> None:
+    import brig.sync
+
+    for module in (brig, brig.sync):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert getattr(thing, "__doc__", None), name
+            if isinstance(thing, type):
+                for method, f in vars(thing).items():
+                    assert method.startswith("_") or not callable(f) or f.__doc__, f"{name}.{method}"
