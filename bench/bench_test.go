@@ -42,7 +42,7 @@ func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, con
 		b.Fatal(err)
 	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: filepath.Join(bin, "brig-engine"), Agent: filepath.Join(bin, "brig-agent"),
+		DataDir: dir, Engine: filepath.Join(bin, "brig-engine"), Shim: filepath.Join(bin, "brig-shim"), Agent: filepath.Join(bin, "brig-agent"),
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			out := gvisor.Root{Dir: r.Dir}

@@ -144,7 +144,7 @@ func TestAttackOverwrite(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "writes", nil)
-	programs := []string{bin(t, "brig"), bin(t, "brig-engine"), bin(t, "brig-agent"), "/usr/bin/env", "/bin/sh", "/etc/passwd"}
+	programs := []string{bin(t, "brig"), bin(t, "brig-engine"), bin(t, "brig-shim"), bin(t, "brig-agent"), "/usr/bin/env", "/bin/sh", "/etc/passwd"}
 	knobs := []string{
 		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname", "/proc/sys/kernel/panic", "/proc/sys/kernel/hotplug",
 		"/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/fs/suid_dumpable", "/proc/sys/kernel/yama/ptrace_scope",

@@ -141,6 +141,7 @@ func suffer(t *testing.T, p *gvisor.Provider, digest, what string) {
 
 // watchHeap samples how large the heap gets.
 func watchHeap() (*atomic.Int64, func()) {
+	runtime.GC() // what other tests have left is not this one's
 	var peak atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

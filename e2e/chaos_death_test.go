@@ -56,7 +56,6 @@ func TestDeathOfAPart(t *testing.T) {
 	}{
 		"shim":                     {"brig-shim", nil},
 		"sentry":                   {"runsc-sandbox", nil},
-		"gofer":                    {"runsc-gofer", nil},
 		"shim of a main program":   {"brig-shim", main},
 		"sentry of a main program": {"runsc-sandbox", main},
 	} {
@@ -78,17 +77,6 @@ func TestDeathOfAPart(t *testing.T) {
 			<-began
 			if err := syscall.Kill(processOf(t, s.dir, box.ID, c.process), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
-			}
-			if c.process == "runsc-gofer" {
-				// Without its files a sandbox may limp on; it must still end
-				// when it is told to.
-				if err := svc.Remove(ctx, box.Spec.Name); err != nil {
-					t.Fatal(err)
-				}
-				if left := ofSandbox(t, s.dir, box.ID); len(left) > 0 {
-					t.Errorf("left: %v", left)
-				}
-				return
 			}
 			start := time.Now()
 			var now *brig.Sandbox

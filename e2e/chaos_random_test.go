@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestRandomKills kills servers, shims, sentries, gofers and interpreters at
+// TestRandomKills kills servers, shims, sentries and interpreters at
 // random under load. Nothing leaks, and nothing that was acknowledged is lost.
 // `brig bench chaos` does the same from the command line.
 func TestRandomKills(t *testing.T) {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,12 +135,11 @@ func TestFullDisk(t *testing.T) {
 	removeAll(t, svc)
 	wantOnlyPool(t, s)
 	if err := s.stop(); err != nil {
-		t.Errorf("stop: %v: %s", err, tail(s.errs))
+		t.Errorf("stop: %v: %s", err, tail(s.errs.Bytes()))
 	}
 	wantNoTraces(t, dir)
 }
 
-func tail(r io.Reader) string {
-	b, _ := io.ReadAll(r)
+func tail(b []byte) string {
 	return string(b[max(0, len(b)-2000):])
 }

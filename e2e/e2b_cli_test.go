@@ -13,7 +13,7 @@ import (
 // E2B's own command line.
 func TestE2BCommandLine(t *testing.T) {
 	s := startE2B(t)
-	dir, begin := npm(t), time.Now().Add(-time.Second)
+	dir, begin := npm(t, "e2b"), time.Now().Add(-time.Second)
 	home := t.TempDir()
 	e2b := func(stdin string, args ...string) (out string, code int) {
 		t.Helper()

@@ -53,7 +53,7 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 		t.Fatal(err)
 	}
 	if out, err := fill(fresh).CombinedOutput(); err != nil {
-		t.Fatalf("install E2B's clients: %v: %s", err, out)
+		t.Fatalf("install what clients need: %v: %s", err, out)
 	}
 	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
@@ -61,11 +61,11 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 	return dir
 }
 
-// npm returns a folder with our scripts and the packages that package.json
-// names, as published.
-func npm(t *testing.T) string {
+// npm returns a folder with the scripts that are in one of ours, and the
+// packages that its package.json names, as published.
+func npm(t *testing.T, scripts string) string {
 	t.Helper()
-	manifest, err := os.ReadFile("e2b/package.json")
+	manifest, err := os.ReadFile(filepath.Join(scripts, "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func npm(t *testing.T) string {
 	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(dir, os.DirFS("e2b")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(scripts)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -91,7 +91,7 @@ func npm(t *testing.T) string {
 func (s *e2bServer) checks(t *testing.T, least int, script string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", script)
-	cmd.Dir = npm(t)
+	cmd.Dir = npm(t, "e2b")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, append(s.env, env...)...)
 	report(t, cmd, least)
 }

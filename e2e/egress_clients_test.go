@@ -198,10 +198,16 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 // repository is a bare git repository with one file.
 func repository(t *testing.T) string {
 	t.Helper()
+	return bareRepository(t, "echo content > file")
+}
+
+// bareRepository is one with a commit of what a script makes, which can be served
+// as plain files.
+func bareRepository(t *testing.T, script string) string {
+	t.Helper()
 	dir := t.TempDir()
-	script := `set -e; export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q -b main work; cd work; echo content > file; git add file
-		git -c user.name=a -c user.email=a@ok.test commit -qm one; cd ..; git clone -q --bare work repo.git; cd repo.git; git update-server-info`
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "set -e; export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q -b main work; cd work\n"+script+`
+		git add .; git -c user.name=a -c user.email=a@ok.test commit -qm one; cd ..; git clone -q --bare work repo.git; cd repo.git; git update-server-info`)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

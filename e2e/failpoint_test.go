@@ -30,7 +30,7 @@ func withFailpoints(t *testing.T) string {
 // TestNoFailpointsInProduction looks for them in the binaries that are built
 // for use.
 func TestNoFailpointsInProduction(t *testing.T) {
-	for _, name := range []string{"brig", "brig-engine", "brig-agent"} {
+	for _, name := range []string{"brig", "brig-engine", "brig-shim", "brig-agent"} {
 		b, err := os.ReadFile(bin(t, name))
 		if err != nil {
 			t.Fatal(err)

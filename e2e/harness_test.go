@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +28,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// bins is where the built programs are: brig, brig-engine, brig-agent.
+// bins is where the built programs are: brig, brig-engine, brig-shim, brig-agent.
 var bins = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv("BRIG_BIN_DIR"); dir != "" {
 		return dir, nil
@@ -68,7 +69,7 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 		t.Fatal(err)
 	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: bin(t, "brig-engine"), Agent: bin(t, "brig-agent"), Disabled: disabled,
+		DataDir: dir, Engine: bin(t, "brig-engine"), Shim: bin(t, "brig-shim"), Agent: bin(t, "brig-agent"), Disabled: disabled,
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			out := gvisor.Root{Dir: r.Dir}
@@ -159,8 +160,32 @@ type server struct {
 	cmd  *exec.Cmd
 	url  string
 	key  string
-	errs *bytes.Buffer
+	errs *said
 }
+
+// said is what a program has written until now. It may be read while it runs.
+type said struct {
+	mu  sync.Mutex
+	all []byte
+}
+
+// Write implements io.Writer.
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, p...)
+	return len(p), nil
+}
+
+// Bytes returns a copy of it.
+func (s *said) Bytes() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.all)
+}
+
+// String implements fmt.Stringer.
+func (s *said) String() string { return string(s.Bytes()) }
 
 // startServer starts a server on a data folder and waits until it is ready.
 func startServer(t testing.TB, dir string, args ...string) *server {
@@ -173,7 +198,7 @@ func startServer(t testing.TB, dir string, args ...string) *server {
 // launchServer starts a binary as a server and does not wait.
 func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: dir, errs: &bytes.Buffer{}}
+	s := &server{t: t, dir: dir, errs: &said{}}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.errs
@@ -181,8 +206,26 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.kill() })
+	t.Cleanup(func() {
+		s.kill()
+		s.awaitOrphans()
+	})
 	return s
+}
+
+// awaitOrphans waits for the shims of a killed server to be gone: each dies
+// with its server, but not in the same instant, and until then it writes where
+// the test's folder is about to be removed.
+func (s *server) awaitOrphans() {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		if !slices.ContainsFunc(lines, func(name string) bool {
+			b, _ := os.ReadFile(name)
+			return bytes.Contains(b, []byte(s.dir+"/sandboxes/"))
+		}) {
+			return
+		}
+	}
 }
 
 // await waits until the server is ready.

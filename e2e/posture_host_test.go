@@ -16,11 +16,10 @@ import (
 // What gVisor leaves to the processes of a sandbox. With directfs the sentry
 // opens the image's files by itself, from directories that it was handed, and
 // keeps what files of any owner take: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH,
-// FOWNER and FSETID, beside the gofer's SYS_CHROOT and its own SYS_PTRACE. They
+// FOWNER and FSETID, beside its own SYS_PTRACE. They
 // are the host's own, so what counts is all that is below: an empty root, a
 // seccomp filter, and no descriptor that leads anywhere else.
 var leftCapabilities = map[string]string{
-	"gofer":  "000000000004001f",
 	"sentry": "000000000008001f",
 	"stub":   "000000000008001f",
 }
@@ -76,20 +75,21 @@ func TestPostureFromHost(t *testing.T) {
 					t.Errorf("%s is %s, want %s", set, s[set], want)
 				}
 			}
-			namespaces := []string{"mnt", "net", "pid", "ipc", "uts"}
-			if r == "gofer" {
-				namespaces = []string{"mnt", "net"}
-			}
-			for _, ns := range namespaces {
+			for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
 				apart(t, pid, ns)
 			}
 			leadNowhere(t, pid, m.dir, bin(t, "brig-agent"), root)
+			leadUp(t, pid, false)
 		})
 	}
-	for _, r := range []string{"shim", "gofer", "sentry", "stub"} {
+	leadUp(t, os.Getpid(), true) // the control: this test's own folder does
+	for _, r := range []string{"shim", "sentry", "stub"} {
 		if seen[r] == 0 {
 			t.Errorf("no %s among %v", r, seen)
 		}
+	}
+	if len(seen) > 3 {
+		t.Errorf("more than a sandbox needs: %v", seen)
 	}
 }
 
@@ -129,7 +129,7 @@ func leadNowhere(t *testing.T, pid int, dir, agent string, root image.Root) {
 		switch {
 		case slices.Contains([]string{"socket", "pipe", "anon_inode", "/dev/null", "/memfd"}, kind):
 		case strings.HasPrefix(link, dir+"/"):
-		case link == "/" && !sameFile(fd, "/"): // the gofer's own, which is empty but for /root
+		case link == "/" && !sameFile(fd, "/"): // a mount that is nowhere else
 		case readOnly(pid, fd) && (link == agent || ofImage(fd, link, root)):
 		case readOnly(pid, fd) && strings.Contains(link, quota) && strings.Contains(link, "/"+filepath.Base(dir)+"/cpu."):
 		default:
@@ -137,6 +137,32 @@ func leadNowhere(t *testing.T, pid int, dir, agent string, root image.Root) {
 				t.Errorf("%s leads to %s", fd, link)
 			}
 		}
+	}
+}
+
+// leadUp looks whether the way up from a folder that a process has open leads to
+// the host's root.
+func leadUp(t *testing.T, pid int, want bool) {
+	t.Helper()
+	if want {
+		d, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	for _, fd := range fds {
+		if sameFile(fd+strings.Repeat("/..", 20), "/") {
+			found = fd
+		}
+	}
+	if (found != "") != want {
+		t.Errorf("a way up to the host's root: %q, want one: %v", found, want)
 	}
 }
 
@@ -161,18 +187,12 @@ func readOnly(pid int, fd string) bool {
 	return false
 }
 
-// ofImage reports whether a descriptor is a file of the image. The gofer, who
-// opens them, sees the image under /root; which file it is, the inode tells.
-func ofImage(fd, link string, root image.Root) bool {
-	name, ok := strings.CutPrefix(link, "/root")
-	if !ok {
-		return false
-	}
+// ofImage reports whether a descriptor is a file of the image. Its name is that
+// below the mount that it is in; which file it is, the inode tells.
+func ofImage(fd, name string, root image.Root) bool {
 	places := []string{root.Dir + name}
 	for _, b := range root.Binds {
-		if below, ok := strings.CutPrefix(name, b.Target); ok {
-			places = append(places, b.Source+below)
-		}
+		places = append(places, b.Source+name)
 	}
 	for _, p := range places {
 		// A link is opened as itself: the descriptor's own inode counts.

@@ -96,7 +96,7 @@ func TestServiceOnGVisor(t *testing.T) {
 	e, _ := newEngine(t)
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
-			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator})
+			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator, Key: "k" + name})
 		}
 	}
 	servicetest.Run(t, servicetest.Harness{Service: e, Context: tenant("acme"), OtherContext: tenant("rival"), Real: true})

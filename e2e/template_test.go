@@ -114,7 +114,7 @@ func TestTemplates(t *testing.T) {
 			const box = await Sandbox.connect(process.env.BOX)
 			const [a, b] = [await box.commands.run('pwd'), await box.commands.run('pwd', { user: 'user' })]
 			console.log(a.stdout + b.stdout)`)
-		node.Dir = npm(t)
+		node.Dir = npm(t, "e2b")
 		node.Env = append(s.env, "PATH="+os.Getenv("PATH"), "BOX="+box.SandboxID)
 		if out, err := node.CombinedOutput(); err != nil || string(out) != "/tmp\n/home/user\n\n" {
 			t.Errorf("where commands run: %v: %s", err, out)

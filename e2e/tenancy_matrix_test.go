@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/mcp"
 	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/internal/attack"
@@ -75,6 +76,9 @@ var operations = map[string]asked{
 	"get-tenant": {op: "tenant.get"}, "update-tenant": {op: "tenant.update", body: `{}`}, "remove-tenant": {op: "tenant.remove"},
 	"usage": {op: "usage.get", theirs: "tenant=acme"},
 
+	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", theirs: "tenant=acme"}, "end-session": {op: "session.end"},
+	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // about whoever calls, and nobody else
+
 	"set-egress": {op: "sandbox.egress", body: `{"rules":[]}`}, "templates": {op: "template.list"}, "audit": {op: "audit.read"},
 	"put-secret": {op: "secret.put", body: `{"value":"x"}`, makes: true}, "list-secrets": {op: "secret.list"},
 	"remove-secret": {op: "secret.remove"}, "rotate-key": {op: "secret.rotate_key"},
@@ -83,9 +87,14 @@ var operations = map[string]asked{
 	"commit-workspace": {op: "workspace.commit"}, "create-workspace": {op: "workspace.create", body: `{"name":"new"}`},
 	"list-workspaces": {op: "workspace.list"}, "remove-workspace": {op: "workspace.remove"},
 	"list-workspace-versions": {op: "workspace.versions"}, "diff-workspace": {op: "workspace.diff", query: "from=1&to=1"},
+	"list-workspace-files": {op: "workspace.files"}, "read-workspace-file": {op: "workspace.read", query: "path=/workspace/x"},
 	"restore-workspace": {op: "workspace.restore", body: `{"version":1}`},
 
-	"pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // as much of all tenants
+	"list-providers": {op: "provider.list"}, "configure-provider": {op: "provider.configure", body: `{}`}, "test-provider": {op: "provider.test"},
+	"activate-provider": {op: "provider.activate"}, "remove-provider": {op: "provider.remove"},
+	"get-routing": {op: "routing.get", theirs: "tenant=acme"}, "set-routing": {op: "routing.set", theirs: "tenant=acme", body: `{}`},
+
+	"alerts": {op: "alert.list"}, "pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // as much of all tenants
 	"version": {}, "healthz": {}, "readyz": {}, "openapi": {},
 }
 
@@ -119,8 +128,19 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	}
 	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
-	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
-	t.Cleanup(srv.Close)
+	native := rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet})
+	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if mcp.Wants(r) {
+			tools.ServeHTTP(w, r)
+			return
+		}
+		native.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.Close(); tools.Close() })
 	m := &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}
 	for _, name := range []string{"acme", "rival"} {
 		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
@@ -164,6 +184,8 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	key, err := e.CreateKey(ctx, brig.KeySpec{Name: "acmes", Role: brig.Viewer})
 	fatal(err)
+	session, err := e.CreateSession(brig.WithActor(ctx, brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator, Key: "k-owner"}))
+	fatal(err)
 	_, err = e.PutSecret(ctx, brig.Secret{Name: "acmes"}, []byte("value"))
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
@@ -172,8 +194,9 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
+		"list-workspace-files": {"name": "acmes", "version": "0"}, "read-workspace-file": {"name": "acmes", "version": "0"},
 		"restore-workspace": {"name": "acmes"},
-		"get-run":           {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID},
+		"get-run":           {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID}, "end-session": {"id": session.ID},
 		"get-tenant": {"name": "acme"}, "update-tenant": {"name": "acme"}, "remove-tenant": {"name": "acme"},
 	}
 	m.state = func() string {
@@ -183,7 +206,9 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 		fatal(err)
 		page, err := e.List(ctx, brig.ListOptions{})
 		fatal(err)
-		return fmt.Sprint(s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys))
+		sessions, err := e.Sessions(ctx, "acme")
+		fatal(err)
+		return fmt.Sprint(s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
 	}
 }
 
@@ -191,7 +216,12 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 // wrong keys are not even looked up.
 func (m *matrix) somewhere() *http.Client {
 	m.asked++
-	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(m.asked>>8), byte(m.asked))}
+	return somewhere(m.asked)
+}
+
+// somewhere returns a client at the n-th address of many.
+func somewhere(n int) *http.Client {
+	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
 }
 
@@ -308,7 +338,7 @@ func TestTenancyMatrix(t *testing.T) {
 			checked++
 		}
 	}
-	if checked < len(operations)-3 {
+	if checked < len(operations)-5 {
 		t.Errorf("only %d of %d operations were checked", checked, len(operations))
 	}
 }

@@ -97,6 +97,12 @@ func TestCgroupV2(t *testing.T) {
 			t.Errorf("serve: no %q in %s", want, serve)
 		}
 	}
+	// What is enforced is read back from this hierarchy's own files.
+	for _, want := range []string{`(?m)^memory +boundary +cgroup v2 `, `(?m)^cpus +boundary +cgroup v2 `, `(?m)^processes +boundary .*cgroup v2 `} {
+		if !regexp.MustCompile(want).MatchString(serve) {
+			t.Errorf("the attestation does not say %s: %s", want, serve)
+		}
+	}
 	for _, name := range []string{"processes", "folders", "end"} {
 		if out := step(name, 0); out != "" {
 			t.Errorf("%s left: %s", name, out)

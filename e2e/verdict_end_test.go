@@ -141,7 +141,7 @@ func TestTracesAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(traces(t, dataDirOf(t, e)), "\n")
-	for _, want := range []string{"process ", "brig-shim", "runsc-sandbox", "runsc-gofer", "cgroup ", "folder " + string(s.ID)} {
+	for _, want := range []string{"process ", "brig-shim", "runsc-sandbox", "cgroup ", "folder " + string(s.ID)} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q among the traces of a living sandbox:\n%s", want, all)
 		}

@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
@@ -189,5 +191,102 @@ func TestWorkspaceWritePolicy(t *testing.T) {
 	b.create(brig.Spec{Name: "check", Workspace: brig.WorkspaceUse{Name: "data"}})
 	if got := b.sh("check", "find . -type f | LC_ALL=C sort; cat top"); got != "./memories/me/m\n./outputs/b\n./src/s\n./top\nt\n" {
 		t.Errorf("afterwards there is %q", got)
+	}
+}
+
+// A sandbox with a main program has its workspace before that begins, and
+// writes it back when it ends: whoever ends it, and through a server's end.
+func TestWorkspaceMainProgram(t *testing.T) {
+	needRoot(t)
+	dir := dataDir(t)
+	s := startServer(t, dir)
+	b := boxed{t, s.client(), t.Context()}
+	if _, err := b.svc.CreateWorkspace(b.ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	use := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	ended := func(name string) *brig.Sandbox {
+		t.Helper()
+		var box *brig.Sandbox
+		eventually(t, name+" ends", func() (over bool) {
+			var err error
+			if box, err = b.svc.Get(b.ctx, name); err != nil {
+				t.Fatal(err)
+			}
+			return box.State == brig.Ended
+		})
+		return box
+	}
+	content := func() string {
+		t.Helper()
+		o, err := b.svc.Run(b.ctx, brig.Program{Command: []string{"cat", "/workspace/n"}, Workspace: brig.WorkspaceUse{Name: "data"}}, brig.IO{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(o.Stdout.Head)
+	}
+	main := func(name, shell string, use brig.WorkspaceUse) {
+		t.Helper()
+		b.create(brig.Spec{Name: name, TTL: time.Minute, Command: &brig.Command{Shell: shell}, Workspace: use})
+	}
+	main("first", "echo 1 > n; exit 3", use)
+	if box := ended("first"); box.Exit.Reason != brig.Exited || box.Exit.Code != 3 {
+		t.Errorf("the first one ended as %+v", box.Exit)
+	}
+	if got := content(); got != "1\n" {
+		t.Fatalf("it left %q", got)
+	}
+	// It reads what there is; an overlay ends with its program.
+	main("over", "cat n; echo lost > n", brig.WorkspaceUse{Name: "data"})
+	if box := ended("over"); box.Exit.Reason != brig.Exited || box.Exit.Code != 0 {
+		t.Errorf("the overlay ended as %+v", box.Exit)
+	}
+	log, err := b.svc.Logs(b.ctx, "over", brig.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(log)
+	log.Close()
+	if err != nil || string(said) != "1\n" || content() != "1\n" {
+		t.Errorf("the overlay said %q, %v, and left %q", said, err, content())
+	}
+	// Stopped while it runs.
+	main("stopped", "trap 'echo 2 > n; exit 5' TERM; echo ready; while :; do sleep 0.1; done", use)
+	eventually(t, "the program runs", func() bool {
+		log, err := b.svc.Logs(b.ctx, "stopped", brig.LogOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		said, err := io.ReadAll(log)
+		return err == nil && string(said) == "ready\n"
+	})
+	if box, err := b.svc.Stop(b.ctx, "stopped", 5*time.Second); err != nil || box.Exit.Reason != brig.Stopped || box.Exit.Code != 5 {
+		t.Errorf("Stop = %+v, %v", box, err)
+	}
+	if got := content(); got != "2\n" {
+		t.Errorf("the stopped one left %q", got)
+	}
+	// It ends while no server is there.
+	main("alone", "sleep 3; echo 3 > n", use)
+	s.kill()
+	time.Sleep(4 * time.Second)
+	s = startServer(t, dir)
+	b.svc = s.client()
+	if box := ended("alone"); box.Exit.Reason != brig.Exited || box.Exit.Code != 0 {
+		t.Errorf("the one without a server ended as %+v", box.Exit)
+	}
+	if got := content(); got != "3\n" {
+		t.Errorf("the one without a server left %q", got)
+	}
+	// What cannot be written back is said, and the sandbox ends all the same.
+	main("conflict", "echo 4 > n; sleep 3", use)
+	main("winner", "echo 5 > n", use)
+	ended("winner")
+	if box := ended("conflict"); box.Exit.Reason != brig.Exited || !strings.Contains(strings.Join(box.Notes, "\n"), "workspace: not written back") {
+		t.Errorf("the conflict ended as %+v, %q", box.Exit, box.Notes)
+	}
+	if got := content(); got != "5\n" {
+		t.Errorf("after the conflict there is %q", got)
 	}
 }

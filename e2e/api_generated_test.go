@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/mem"
+)
+
+// document is as much of an OpenAPI document as requests are generated from.
+type document struct {
+	Paths      map[string]map[string]operationOf
+	Components struct{ Schemas map[string]schemaOf }
+}
+
+type operationOf struct {
+	RequestBody *struct {
+		Content map[string]struct{ Schema schemaOf }
+	}
+}
+
+type schemaOf struct {
+	Ref        string `json:"$ref"`
+	Properties map[string]schemaOf
+}
+
+// noImages builds and pulls none: whoever asks for it is told so.
+type noImages struct{ hostImage }
+
+func (noImages) Build(context.Context, brig.ImageBuild, func(brig.Progress)) (*brig.Image, error) {
+	return nil, brig.Errorf(brig.FailedPrecondition, "nothing is built here")
+}
+
+func (noImages) Pull(context.Context, brig.ImagePull, func(brig.Progress)) (*brig.Image, error) {
+	return nil, brig.Errorf(brig.FailedPrecondition, "nothing is pulled here")
+}
+
+func (noImages) Remove(context.Context, string) error {
+	return brig.Errorf(brig.NotFound, "no such image")
+}
+
+// serveDocument is a server without machines, and what it says of itself.
+func serveDocument(t *testing.T) (url string, d document, empty func()) {
+	t.Helper()
+	store := mem.New()
+	addKeys(t, store)
+	quiet := slog.New(slog.DiscardHandler)
+	e := engine.New(t.Context(), engine.Options{
+		Store: store, Provider: &fake.Provider{}, Images: noImages{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Workspaces: folderOf(t, t.TempDir()),
+	})
+	t.Cleanup(e.Close)
+	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
+	t.Cleanup(srv.Close)
+	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
+	if _, err := e.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(srv.URL + "/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return srv.URL, d, func() {
+		for {
+			page, err := e.List(ctx, brig.ListOptions{Limit: 100})
+			if err != nil || len(page.Sandboxes) == 0 {
+				return
+			}
+			for _, s := range page.Sandboxes {
+				_ = e.Remove(ctx, s.Spec.Name)
+			}
+		}
+	}
+}
+
+// wrongs are values of which none is what a field of some type wants.
+func wrongs() map[string]string {
+	return map[string]string{
+		"null": `null`, "a string": `"x"`, "NUL": `"a\u0000b"`, "odd characters": `"\u202e\ud83d\ude00\ufffe"`, "half a pair": `"\ud800"`, "not UTF-8": "\"\xff\xfe\"",
+		"a number": `7`, "a fraction": `0.5`, "a negative number": `-1`, "the least number": `-9223372036854775808`, "a huge number": `1e308`, "too many digits": strings.Repeat("9", 400),
+		"true": `true`, "a list": `[]`, "a list of lists": `[[[[]]]]`, "an object": `{}`, "nested deeply": strings.Repeat(`{"a":[`, 2000) + strings.Repeat(`]}`, 2000),
+		"a long string": `"` + strings.Repeat("A", 1<<20) + `"`, "many elements": `["a"` + strings.Repeat(`,"a"`, 20000) + `]`, "many fields": `{"a":"b"` + fields(5000) + `}`,
+		"traversal": `"../../../../etc/passwd"`, "lines": `"a\r\nX-Evil: b"`, "a script": `"<img src=x onerror=alert(1)>"`,
+	}
+}
+
+func fields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":"v"`, i)
+	}
+	return b.String()
+}
+
+// resolve follows references.
+func (d document) resolve(s schemaOf) schemaOf {
+	for s.Ref != "" {
+		s = d.Components.Schemas[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
+	}
+	return s
+}
+
+// bodies are what is wrong with the body of an operation: each field of each
+// type, and the body as a whole.
+func (d document) bodies(s schemaOf) map[string]string {
+	s = d.resolve(s)
+	out := map[string]string{"nothing": "", "no JSON": "x", "a list": "[]", "null": "null", "cut off": `{"a`, "unknown field": `{"no_such_field":1}`, "twice": "{}{}", "not UTF-8": "\xff\xfe{}"}
+	for name := range s.Properties {
+		quoted := strconv.Quote(name)
+		for what, v := range wrongs() {
+			out[name+" is "+what] = fmt.Sprintf(`{%s:%s}`, quoted, v)
+		}
+		out[name+" is given twice"] = fmt.Sprintf(`{%s:1,%s:1}`, quoted, quoted)
+	}
+	return out
+}
+
+// TestAPIGenerated asks every operation of the document with every field wrong in
+// every way, its path included. Nothing is the server's fault, and every answer
+// comes at once.
+func TestAPIGenerated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of requests")
+	}
+	url, d, empty := serveDocument(t)
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	before := runtime.NumGoroutine()
+	total := 0
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
+			op := d.Paths[path][method]
+			n, bad := 0, 0
+			try := func(about, target, kind, body string) {
+				n++
+				if why := generated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); why != "" {
+					bad++
+					t.Errorf("%s %s: %s: %s", method, path, about, why)
+				}
+			}
+			names := segments(path)
+			for what, v := range map[string]string{
+				"NUL": "%00", "dots": "%2e%2e", "empty": "", "long": strings.Repeat("a", 4000), "odd": "%f0%9f%98%80%e2%80%ae", "not UTF-8": "%ff", "escaped badly": "%zz", "negative": "-1",
+				"huge": strings.Repeat("9", 40), "lines": "%0d%0aX:y", "slashes": "a%2fb%5cc", "script": "%3Cimg%20src=x%3E",
+			} {
+				for i := range names {
+					try(names[i]+" is "+what, filled(path, i, v), "application/json", "{}")
+				}
+				try("a query: "+what, filled(path, -1, "")+"?limit="+v+"&"+v+"="+v+"&path="+v+"&offset="+v, "application/json", "{}")
+			}
+			if op.RequestBody != nil {
+				for kind, c := range op.RequestBody.Content {
+					for what, body := range d.bodies(c.Schema) {
+						try(kind+": "+what, filled(path, -1, ""), kind, body)
+					}
+				}
+				try("another type", filled(path, -1, ""), "text/xml", "<a/>")
+			}
+			total += n
+			attack.Tried("API-06", fmt.Sprintf("%s %s, generated: %d ways", method, path, n), bad > 0)
+		}
+	}
+	client.CloseIdleConnections()
+	empty()
+	t.Logf("%d requests", total)
+	if total < 3000 {
+		t.Errorf("%d requests are too few to mean anything", total)
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// TestAPIGeneratedControl: servers that fall over, or do not answer, are seen.
+func TestAPIGeneratedControl(t *testing.T) {
+	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		switch {
+		case strings.Contains(string(b), "hang"):
+			<-r.Context().Done()
+		case strings.Contains(string(b), "fall"):
+			panic(http.ErrAbortHandler)
+		default:
+			http.Error(w, "oops", http.StatusInternalServerError)
+		}
+	}))
+	defer careless.Close()
+	client := &http.Client{Timeout: 300 * time.Millisecond}
+	for _, body := range []string{"hang", "fall", "else"} {
+		why := generated(client, "POST", careless.URL, "k", "application/json", body)
+		if why == "" {
+			t.Errorf("%s is not seen", body)
+		}
+		attack.Seen("API-06", "a server that does not stand it: "+body, "strict decoding", why != "")
+	}
+}
+
+// generated makes a request and says what is wrong with its answer.
+func generated(client *http.Client, method, url, key, kind, body string) (why string) {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return "" // Go's client does not send it
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", kind)
+	begin := time.Now()
+	resp, err := client.Do(r)
+	if err != nil {
+		return fmt.Sprintf("after %v: %v", time.Since(begin), err)
+	}
+	defer resp.Body.Close()
+	// A stream that was asked for properly goes on; its beginning says enough.
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	switch {
+	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented:
+		return fmt.Sprintf("%s: %s", resp.Status, b)
+	case resp.StatusCode >= 400 && !strings.Contains(string(b), `"code"`) && !strings.HasPrefix(string(b), "400 Bad Request"):
+		return fmt.Sprintf("not our shape: %s: %s", resp.Status, b)
+	}
+	return ""
+}
+
+// segments are the names of a path's parameters.
+func segments(path string) (out []string) {
+	for _, s := range strings.Split(path, "/") {
+		if strings.HasPrefix(s, "{") {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// filled puts a value in the place of the i-th parameter, and a plain one in the
+// others'.
+func filled(path string, i int, v string) string {
+	for n, s := range segments(path) {
+		with := "box"
+		if n == i {
+			with = v
+		} else if n > 0 {
+			with = "7"
+		}
+		path = strings.Replace(path, s, with, 1)
+	}
+	return path
+}

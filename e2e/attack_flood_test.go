@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
+)
+
+// signals sends every signal that there is to everybody, over and over.
+const signals = `
+import os, signal, sys, time
+for s in range(1, 65):
+    if s not in (9, 19, 32, 33):
+        try: signal.signal(s, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
+end, n = time.time() + %g, 0
+while time.time() < end:
+    for pid in pids + [1]:
+        if pid == os.getpid(): continue
+        for s in (1, 2, 3, 6, 9, 10, 11, 12, 15, 17, 18, 19, 23, 29, 34, 64):
+            try: os.kill(pid, s)
+            except OSError: pass
+            n += 1
+    try: os.kill(-1, 10)
+    except OSError: pass
+print(n)`
+
+// Signals reach who sends them, and others of the same user in the sandbox:
+// not the agent, nor anybody outside.
+func TestAttackSignals(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	beside := newMachine(t, p, images, "beside", nil)
+	for _, user := range []string{"user", "root"} {
+		m := newMachine(t, p, images, brig.ID("signals-"+user), nil)
+		sentry, agent := m.sentry(), beside.sentry()
+		flood := make(chan string, 1)
+		go func() {
+			res, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", fmt.Sprintf(signals, 3.0)}, User: user})
+			flood <- fmt.Sprintf("%+v %v %s", res, err, out)
+		}()
+		var took []time.Duration
+		for range 10 {
+			start := time.Now()
+			if out := beside.sh("user", "echo fine"); out != "fine\n" {
+				t.Errorf("the neighbour: %q", out)
+			}
+			took = append(took, time.Since(start))
+			time.Sleep(200 * time.Millisecond)
+		}
+		said := <-flood
+		// Commands that ran meanwhile may have been killed; the next are not.
+		_, out, err := m.try(brig.Command{Shell: "echo alive"})
+		escaped := err != nil || out != "alive\n" || m.sentry() != sentry || beside.sentry() != agent || slices.Max(took) > 10*time.Second
+		if escaped {
+			t.Errorf("as %s: %q, %v; the neighbour took up to %v; the flood: %s", user, out, err, slices.Max(took), said)
+		}
+		attack.Tried("RES-11", "every signal to everybody, as "+user, escaped)
+	}
+	// The control: one that runs as the same user and is no sandbox's agent dies.
+	victim := exec.Command("sleep", "60")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+		_ = victim.Process.Signal(sig)
+	}
+	state := make(chan error, 1)
+	go func() { state <- victim.Wait() }()
+	seen := false
+	select {
+	case <-state:
+		seen = true
+	case <-time.After(5 * time.Second):
+		_ = victim.Process.Kill()
+		t.Errorf("on the host nobody dies of it")
+	}
+	attack.Seen("RES-11", "the same, on the host, to a process of the same user", "the agent's own user, and the sandbox", seen)
+}
+
+// flood opens connections and says half of what it should on each.
+const flood = `
+import resource, socket, ssl, threading, time
+conns, refused = [], 0
+deadline = time.time() + 15
+while len(conns) + refused < %d and time.time() < deadline:
+    try:
+        s = socket.create_connection(("busy.test", 80), timeout=3)
+        s.sendall(b"GET / HTTP/1.1\r\nHost: busy.test\r\nX-Long: " + b"a" * %d)
+        conns.append(s)
+    except OSError: refused += 1
+print(len(conns), "open", refused, "refused")
+time.sleep(%d)`
+
+// A sandbox that opens as many connections as it can, and ends no request on
+// any, costs the server a bounded number of connections and bounded memory; who
+// is beside it is served.
+func TestAttackProxyFlood(t *testing.T) {
+	if !inLab(t) {
+		return
+	}
+	run(t, "ip", "link", "set", "lo", "up")
+	run(t, "ip", "addr", "add", good+"/32", "dev", "lo")
+	var open, most atomic.Int64
+	ln, err := net.Listen("tcp", good+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			most.Store(max(most.Load(), open.Add(1)))
+			go func() {
+				defer func() { c.Close(); open.Add(-1) }()
+				b := make([]byte, 4096)
+				if n, _ := c.Read(b); strings.Contains(string(b[:n]), "\r\n\r\n") {
+					fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ngood")
+					return
+				}
+				_, _ = io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	names := fixedNames{"busy.test": netip.MustParseAddr(good)}
+	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: names}})
+	const wanted, bound = 1500, 512 // what is tried, and what one sandbox may have
+	for _, looked := range []bool{false, true} {
+		rule := brig.EgressRule{Host: "busy.test"}
+		if looked {
+			rule.Methods = []string{"GET"}
+		}
+		rules := brig.Egress{Rules: []brig.EgressRule{rule, {CIDR: good}}}
+		spec := brig.Spec{Egress: rules, Limits: brig.Limits{Memory: brig.GiB, OpenFiles: 4096}}
+		bad, err := e.Create(ctx, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		neighbour, err := e.Create(ctx, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most.Store(0)
+		peak, stop := watchHeap()
+		begun := peak.Load()
+		done := make(chan string, 1)
+		go func() {
+			r, err := e.Exec(ctx, bad.Spec.Name, brig.Command{Argv: []string{"python3", "-c", fmt.Sprintf(flood, wanted, 30000, 3)}, Timeout: 40 * time.Second}, brig.IO{})
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			done <- string(r.Stdout.Head) + string(r.Stderr.Head)
+		}()
+		served, slow := 0, time.Duration(0)
+		said := ""
+		for said == "" {
+			start := time.Now()
+			r, err := e.Exec(ctx, neighbour.Spec.Name, brig.Command{Argv: []string{"python3", "-c", "import urllib.request as u; print(u.urlopen('http://busy.test/', timeout=10).read())"}}, brig.IO{})
+			if err != nil || !strings.Contains(string(r.Stdout.Head), "good") {
+				t.Errorf("the neighbour: %+v, %v: %s", r, err, r.Stderr.Head)
+			}
+			slow, served = max(slow, time.Since(start)), served+1
+			select {
+			case said = <-done:
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+		stop()
+		grown := peak.Load() - begun
+		escaped := most.Load() > bound+10 || grown > 256*brig.MiB || served < 3 || slow > 15*time.Second || !strings.Contains(said, "open")
+		if escaped {
+			t.Errorf("looked at %t: up to %d connections, %d MiB, the neighbour was served %d times, in up to %v; it said %s", looked, most.Load(), grown>>20, served, slow, said)
+		}
+		t.Logf("looked at %t: up to %d connections outside, %d MiB more, the neighbour was served %d times, in up to %v; it said %s", looked, most.Load(), grown>>20, served, slow, said)
+		attack.Tried("NET-16", fmt.Sprintf("%d connections that say half, looked at: %t", wanted, looked), escaped)
+		for _, b := range []*brig.Sandbox{bad, neighbour} {
+			if err := e.Remove(ctx, b.Spec.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// The control: without the proxy as many arrive as are made.
+	most.Store(0)
+	var conns []net.Conn
+	for range bound + 100 {
+		c, err := net.Dial("tcp", good+":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	time.Sleep(200 * time.Millisecond)
+	seen := most.Load() > bound+10
+	for _, c := range conns {
+		c.Close()
+	}
+	if !seen {
+		t.Errorf("%d connections are seen", most.Load())
+	}
+	attack.Seen("NET-16", "as many connections, from the host", "the bound for each sandbox", seen)
+}

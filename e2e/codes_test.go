@@ -1,0 +1,279 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// failure is what the API says of a request or of a program that failed.
+type failure struct {
+	Code, Kind, Name, Message, Hint string
+}
+
+// fails makes a request and returns its error, or its program's.
+func (s *server) fails(method, path, body string) (int, failure) {
+	s.t.Helper()
+	status, text := s.do(method, path, body)
+	var out struct{ Error *failure }
+	if err := json.Unmarshal([]byte(text), &out); err != nil || out.Error == nil {
+		s.t.Fatalf("%s %s %s: %d %s", method, path, body, status, text)
+	}
+	return status, *out.Error
+}
+
+// breakEngine takes away what sandboxes are made with, until the returned
+// function is called.
+func (s *server) breakEngine() (mend func()) {
+	s.t.Helper()
+	engines, err := filepath.Glob(filepath.Join(s.dir, "bin", "brig-engine*"))
+	if err != nil || len(engines) == 0 {
+		s.t.Fatalf("no engine in the data folder: %v", err)
+	}
+	for _, f := range engines {
+		if err := os.Rename(f, f+".away"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, f := range engines {
+			if err := os.Rename(f+".away", f); err != nil {
+				s.t.Error(err)
+			}
+		}
+	})
+}
+
+// fleeting is an executor manager that is well, and goes away when it is given a
+// program.
+func fleeting(t *testing.T) string {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		if r.URL.Path != "/healthz" {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, `{"status":"ok"}`)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// Where nobody has said which provider is active, everything is told so, but for
+// who names one.
+func TestCodeNotInitialized(t *testing.T) {
+	s := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nproviders: {active: none}\n"))
+	for path, body := range map[string]string{"/v1/run": `{"command":["true"]}`, "/v1/sandboxes": `{}`} {
+		if status, f := s.fails("POST", path, body); status != 503 || f.Code != "SB001" || f.Hint == "" {
+			t.Errorf("%s: %d %+v", path, status, f)
+		}
+	}
+	if status, body := s.do("POST", "/v1/providers/gvisor/activate", ""); status != 204 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if status, body := s.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
+		t.Errorf("with an active one: %d %s", status, body)
+	}
+}
+
+// The codes of the requirements come through the API, each with a hint.
+func TestCodes(t *testing.T) {
+	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
+	// Without a PATH there is no program to build images with.
+	s := launchServer(t, bin(t, "brig"), []string{"PATH=/nonexistent"}, t.TempDir(), "--config", config)
+	s.await()
+	svc := s.client()
+	if _, err := svc.CreateTenant(t.Context(), brig.Tenant{Name: "small", Quota: brig.Quota{ExecutionsPerDay: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	key, err := svc.CreateKey(t.Context(), brig.KeySpec{Name: "k", Tenant: "small", Role: brig.Member})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := *s
+	small.key = key.Secret
+	if status, body := small.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	at := func(id string) string {
+		return `{"language":"python","code":"1","placement":{"provider":"` + id + `","only":true}}`
+	}
+	s.configure("self_managed", map[string]any{"endpoint": "http://127.0.0.1:1", "max_retries": 0})
+	s.configure("self_managed@fleeting", map[string]any{"endpoint": fleeting(t)})
+	s.configure("docker", map[string]any{"host": "unix:///nonexistent/docker.sock", "image": "debian"})
+	refused := map[string]float64{}
+	for _, c := range []struct {
+		code         string
+		who          *server
+		method, path string
+		body         string
+		status       int
+		before       func() func()
+	}{
+		{"SB002", s, "PUT", "/v1/providers/self_managed", `{"config":{"endpoint":"nowhere","timeout":1000}}`, 422, nil},
+		{"SB002", s, "PUT", "/v1/providers/nonsense", `{"config":{}}`, 422, nil},
+		{"SB003", s, "POST", "/v1/run", at("self_managed"), 502, nil},
+		{"SB003", s, "PUT", "/v1/providers/self_managed", `{"config":{"endpoint":"http://127.0.0.1:1"},"test":true}`, 502, nil},
+		{"SB009", s, "POST", "/v1/run", at("self_managed@fleeting"), 503, nil},
+		{"SB009", s, "POST", "/v1/run", at("docker"), 503, nil},
+		{"SB003", s, "POST", "/v1/images/pull", `{"ref":"127.0.0.1:1/nothing","insecure":true}`, 502, nil},
+		{"SB004", s, "POST", "/v1/run", `{"command":["true"]}`, 500, s.breakEngine},
+		{"SB005", s, "POST", "/v1/run", `{"language":"python","code":"while True: pass","timeout_ms":300}`, 200, nil},
+		{"SB006", s, "POST", "/v1/run", `{"language":"python","code":"x = bytearray(10**9)","limits":{"memory":67108864}}`, 200, nil},
+		{"SB007", s, "POST", "/v1/run", `{"language":"python","code":"eval('1')"}`, 403, nil},
+		{"SB008", &small, "POST", "/v1/run", `{"command":["true"]}`, 429, nil},
+		{"SB009", s, "POST", "/v1/images/build", `{"name":"data","packages":["python3"]}`, 503, nil},
+	} {
+		after := func() {}
+		if c.before != nil {
+			after = c.before()
+		}
+		status, f := c.who.fails(c.method, c.path, c.body)
+		after()
+		if status != c.status || f.Code != c.code || f.Hint == "" || f.Message == "" {
+			t.Errorf("%s: %s %s: %d %+v", c.code, c.method, c.path, status, f)
+		}
+		if status != 200 {
+			refused[c.code]++
+		}
+	}
+	// The server that had no engine has one again.
+	if status, body := s.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
+		t.Errorf("after all: %d %s", status, body)
+	}
+	m := s.scrape()
+	for code, want := range refused {
+		if got := m.sum("brig_errors_total", `code="`+code+`"`); got != want {
+			t.Errorf("brig_errors_total has %v of %s, want %v", got, code, want)
+		}
+	}
+	if m.sum("brig_sandbox_failures_total", `provider="gvisor"`, `for="caller"`, `code="SB004"`) != 1 || m.sum("brig_attempts_total", `provider="gvisor"`, `result="failed"`) != 1 {
+		t.Error("the sandbox that could not be made is not counted")
+	}
+}
+
+// A server that breaks says so, to a receiver and to whoever asks, and says
+// when it is whole again.
+func TestAlertsOfAServer(t *testing.T) {
+	var mu sync.Mutex
+	told := map[string][]string{} // states by name
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		var m struct {
+			Status      string
+			GroupLabels map[string]string
+		}
+		if err := json.Unmarshal(b, &m); err != nil || r.Header.Get("Authorization") != "Bearer b-e-a-r" || r.Header.Get("X-Brig-Signature") == "" {
+			t.Errorf("%v: %s", r.Header, b)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		told[m.GroupLabels["alertname"]] = append(told[m.GroupLabels["alertname"]], m.Status)
+	}))
+	defer hook.Close()
+	wait := func(name, state string) {
+		t.Helper()
+		for range 600 {
+			mu.Lock()
+			states := told[name]
+			mu.Unlock()
+			if len(states) > 0 && states[len(states)-1] == state {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatalf("%s is not told to be %s; what was told is %v", name, state, told)
+	}
+	secrets := t.TempDir()
+	for _, name := range []string{"bearer", "secret"} {
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte("b-e-a-r\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startServer(t, t.TempDir(), "--config", writeConfig(t, `
+pool: {size: 1}
+metrics: {trial: 500ms}
+rates: {gvisor: {per_call: 1}}
+alerts:
+  every: 100ms
+  webhook: {url: "`+hook.URL+`", bearer: `+filepath.Join(secrets, "bearer")+`, secret: `+filepath.Join(secrets, "secret")+`}
+  rules:
+    BrigAvailability: {window: 3s, for: 0s, least: 1}
+    BrigErrorRate: {window: 3s, for: 0s, least: 1}
+    BrigProviderDown: {for: 0s}
+    BrigPoolExhausted: {for: 300ms}
+    BrigMemoryHigh: {off: true}
+`))
+	s.await1()
+	svc := s.client()
+	mend := s.breakEngine()
+	defer mend()
+	if status, body := s.do("POST", "/v1/run", `{"language":"python","code":"1"}`); status != 200 { // what waits is good
+		t.Errorf("%d %s", status, body)
+	}
+	if status, f := s.fails("POST", "/v1/run", `{"command":["true"]}`); status != 500 || f.Code != "SB004" {
+		t.Errorf("%d %+v", status, f)
+	}
+	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
+		wait(name, "firing")
+	}
+	alerts, err := svc.Alerts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := false
+	for _, a := range alerts {
+		if a.Name == "BrigProviderDown" {
+			down = a.State == brig.AlertFiring && a.Severity == brig.Critical && a.Labels["provider"] == "gvisor" && a.Hint != ""
+		}
+	}
+	if !down {
+		t.Errorf("the API lists %+v", alerts)
+	}
+	out, err := exec.Command(bin(t, "brig"), "--url", s.url, "--key", s.key, "alerts").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "firing") || !strings.Contains(string(out), "provider=gvisor") {
+		t.Errorf("brig alerts: %v %s", err, out)
+	}
+	if m := s.scrape(); m.sum("brig_alerts_firing", `alert="BrigProviderDown"`) != 1 || m.sum("brig_provider_up") != 0 {
+		t.Error("the metrics do not say that the provider is down")
+	}
+	mend()
+	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
+		wait(name, "resolved")
+	}
+	// A tenant with a budget of one may run one thing that costs one.
+	if _, err := svc.CreateTenant(t.Context(), brig.Tenant{Name: "thrifty", Budget: 1}); err != nil {
+		t.Fatal(err)
+	}
+	key, err := svc.CreateKey(t.Context(), brig.KeySpec{Name: "k", Tenant: "thrifty", Role: brig.Member})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thrifty := *s
+	thrifty.key = key.Secret
+	for range 2 {
+		if status, body := thrifty.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	wait("BrigBudgetSpent", "firing")
+	if m := s.scrape(); m.sum("brig_tenant_cost_month", `tenant="thrifty"`) != 2 || m.sum("brig_tenant_budget", `tenant="thrifty"`) != 1 || m.there("brig_tenant_budget", `tenant="default"`) {
+		t.Error("the metrics do not say what was spent, or say it of a tenant without a budget")
+	}
+	if _, err := svc.UpdateTenant(t.Context(), brig.Tenant{Name: "thrifty", Budget: 10}); err != nil {
+		t.Fatal(err)
+	}
+	wait("BrigBudgetSpent", "resolved")
+	if status, _ := thrifty.do("GET", "/v1/alerts", ""); status != 403 {
+		t.Errorf("a member of a tenant is told what is wrong with the server: %d", status)
+	}
+}

@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// An administrator's way through the console, in a browser: from the key to a
+// provider that is configured, tried and active, a program, a sandbox that is
+// watched, the audit log, and out again.
+func TestConsole(t *testing.T) {
+	needRoot(t)
+	consoleChecks(t, startServer(t, dataDir(t)), 14, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, dataDir(t), "timeout: 20s"))
+}
+
+// The console shows what sandboxes, tenants and strangers wrote as text, and
+// nothing of it runs.
+func TestConsoleHostile(t *testing.T) {
+	needRoot(t)
+	consoleChecks(t, startServer(t, dataDir(t)), 8, "hostile.mjs")
+}
+
+// The console is used without a mouse, says what is not there, and that its
+// server has gone.
+func TestConsoleKeys(t *testing.T) {
+	needRoot(t)
+	s := startServer(t, dataDir(t))
+	consoleChecks(t, s, 10, "keys.mjs", "BRIG_PID="+strconv.Itoa(s.cmd.Process.Pid))
+}
+
+// consoleChecks runs a script with a browser, which is told of a server.
+func consoleChecks(t *testing.T, s *server, least int, script string, env ...string) {
+	t.Helper()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("needs a browser: apt-get install chromium")
+	}
+	harness, err := os.ReadFile("e2b/harness.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := npm(t, "console")
+	if err := os.WriteFile(filepath.Join(dir, "harness.mjs"), harness, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shots := os.Getenv("BRIG_TEST_SHOTS") // where pictures are kept, if somebody wants to look at them
+	cmd := exec.CommandContext(t.Context(), "node", script)
+	cmd.Dir = dir
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CHROMIUM=" + browser, "BRIG_URL=" + s.url, "BRIG_KEY=" + s.key, "SHOTS=" + shots,
+	}, env...)
+	report(t, cmd, least)
+}

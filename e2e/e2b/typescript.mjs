@@ -1,0 +1,55 @@
+// Brig's own package for TypeScript.
+import { assert, check, rejects, run } from './harness.mjs'
+
+const { Brig, BrigError } = await import(process.env.BRIG_TYPESCRIPT)
+const brig = new Brig()
+
+check('run: arguments, files, values', async () => {
+  const r = await brig.run('def main(n, s): print("p"); return [n * 7, s, open("in").read()]', {
+    arguments: { n: 6, s: 'é' }, files: { in: 'given' }, limits: { memory: '256MiB' }, timeoutMs: 20_000,
+  })
+  assert.deepEqual([r.result, r.has_result, r.stdout, r.exit_code, r.error], [[42, 'é', 'given'], true, 'p\n', 0, null])
+  const failed = await brig.run('throw new TypeError("no")', { language: 'javascript' })
+  assert.deepEqual([failed.error.name, failed.error.message], ['TypeError', 'no'])
+  const late = await brig.run('while True: pass', { timeoutMs: 500 })
+  assert.deepEqual([late.timed_out, late.error.code], [true, 'SB005'])
+})
+
+check('run: called off', async () => {
+  const off = new AbortController()
+  setTimeout(() => off.abort(), 500)
+  await rejects(brig.run('import time; time.sleep(60)', {}, off.signal), 'DOMException', /abort/)
+})
+
+check('a sandbox with all that it may have', async () => {
+  await brig.putSecret('ts-token', 'swordfish-swordfish')
+  await brig.createWorkspace('ts-data')
+  const made = await brig.create({
+    name: 'ts-box', labels: { suite: 'typescript' }, limits: { memory: '256MiB' }, ttlMs: 60_000,
+    secrets: [{ name: 'ts-token', env: 'TOKEN' }], workspace: { name: 'ts-data', mode: 'overlay' },
+    egress: [{ host: 'api.example.com', ports: [443], methods: ['GET'] }],
+  })
+  assert.deepEqual([made.name, made.state], ['ts-box', 'running'])
+  const r = await brig.exec('ts-box', 'printf %s "$TOKEN" | wc -c; echo kept > f; exit 3')
+  assert.deepEqual([r.stdout.trim(), r.exit_code], ['19', 3])
+  const cat = await brig.exec('ts-box', ['cat', '-', '$HOME'], { stdin: 'é', cwd: '/tmp', env: { LC_ALL: 'C' }, timeoutMs: 10_000 })
+  assert.deepEqual([cat.stdout, cat.exit_code], ['é', 1])
+  assert.equal((await brig.commit('ts-box')).version.number, 1)
+  await brig.setEgress('ts-box', ['other.example.com'])
+  await brig.remove('ts-box')
+  const again = await brig.run('print(open("f").read())', { workspace: 'ts-data' })
+  assert.equal(again.stdout, 'kept\n\n')
+  await brig.removeWorkspace('ts-data')
+  await brig.removeSecret('ts-token')
+})
+
+check('errors', async () => {
+  const wrong = await rejects(brig.create({ limits: { memory: 1 } }), BrigError)
+  assert.deepEqual([wrong.code, wrong.field, wrong.status], ['SB010', 'limits.memory', 400])
+  assert.ok(wrong.hint)
+  assert.equal((await rejects(brig.remove('no-such'), BrigError)).code, 'SB013')
+  assert.equal((await rejects(new Brig({ key: 'brig_no' }).create(), BrigError)).kind, 'unauthenticated')
+  assert.equal((await rejects(new Brig({ url: 'http://127.0.0.1:1' }).create(), BrigError)).code, 'SB003')
+})
+
+await run()

@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
+)
+
+// offBy says how far a figure is from what it should be, in percent.
+func offBy(got, want float64) float64 { return 100 * (got/want - 1) }
+
+// What may be written is the limit, to one percent: by one large file, by many
+// small ones, and again after they are gone.
+func TestDiskIsExact(t *testing.T) {
+	needRoot(t)
+	p, images := newProvider(t, t.TempDir())
+	for _, limit := range []int64{64 * brig.MiB, 256 * brig.MiB} {
+		m := newMachine(t, p, images, brig.ID(fmt.Sprintf("disk-%d", limit>>20)), func(s *brig.Spec) { s.Limits.Disk, s.Limits.Memory = limit, brig.GiB })
+		m.sh("user", "rm "+probe) // which counts, as all that is written does
+		for _, c := range []struct {
+			name, code string
+			tolerance  float64
+		}{
+			{"one large file", `
+n, f = 0, open("/home/user/f", "wb", buffering=0)
+try:
+    while True: n += f.write(b"x" * 65536)
+except OSError as e: print(n, e.errno)
+import os; f.close(); os.remove("/home/user/f")`, 1},
+			{"files of 4 KiB", `
+import os
+os.mkdir("/home/user/d"); n, i = 0, 0
+try:
+    while True:
+        f = os.open("/home/user/d/%d" % i, os.O_WRONLY | os.O_CREAT); i += 1
+        try: n += os.write(f, b"x" * 4096)
+        finally: os.close(f)
+except OSError as e: print(n, e.errno)
+import shutil; shutil.rmtree("/home/user/d")`, 1},
+			{"one large file again", `
+n, f = 0, open("/home/user/f", "wb", buffering=0)
+try:
+    while True: n += f.write(b"x" * 65536)
+except OSError as e: print(n, e.errno)
+f.flush(); import os; os.fsync(f.fileno())`, 1},
+		} {
+			res, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", c.code}, Timeout: 2 * time.Minute})
+			var n int64
+			var errno int
+			if _, serr := fmt.Sscan(out, &n, &errno); serr != nil || err != nil || errno != 28 {
+				t.Errorf("%s: %q, %+v, %v", c.name, out, res, err)
+				continue
+			}
+			off := offBy(float64(n), float64(limit))
+			t.Logf("%d MiB, %s: %d bytes were written, %+.2f %%", limit>>20, c.name, n, off)
+			if math.Abs(off) > c.tolerance {
+				t.Errorf("%d MiB, %s: %+.2f %%", limit>>20, c.name, off)
+			}
+			attack.Tried("RES-04", fmt.Sprintf("%d MiB by %s", limit>>20, c.name), off > c.tolerance)
+		}
+		if off := offBy(float64(onDisk(t, m)), float64(limit)); off > 1 {
+			t.Errorf("the host's file has %+.2f %%", off)
+		}
+	}
+}
+
+// Threads that spin are given what their sandbox may have, to five percent: by
+// the kernel's count.
+func TestProcessorsAreExact(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	for _, cpus := range []float64{0.5, 1, 1.5} {
+		s, err := e.Create(ctx, brig.Spec{Limits: brig.Limits{CPUs: cpus}, Command: &brig.Command{Shell: strings.Repeat("(while :; do :; done) & ", 6) + "wait"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := dataDirOf(t, e)
+		prefer(t, groupOf(t, dir))
+		time.Sleep(time.Second)
+		before, start := cpuTime(t, dir, s.ID), time.Now()
+		throttled := throttledPeriods(t, dir, s.ID)
+		time.Sleep(6 * time.Second)
+		used := (cpuTime(t, dir, s.ID) - before).Seconds() / time.Since(start).Seconds()
+		throttled = throttledPeriods(t, dir, s.ID) - throttled
+		off := offBy(used, cpus)
+		t.Logf("%g processors: %.3f were used, %+.2f %%, held back in %d periods of 60", cpus, used, off, throttled)
+		// That it was held back says that it wanted more than it got: only then
+		// is less than the limit Brig's, and not that of a machine that is busy.
+		if off > 5 || off < -5 && throttled > 55 {
+			t.Errorf("%g processors: %+.2f %%", cpus, off)
+		}
+		attack.Tried("RES-08", fmt.Sprintf("six threads that spin for six seconds, with %g processors", cpus), off > 5)
+		if err := e.Remove(ctx, s.Spec.Name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// throttledPeriods is in how many periods a sandbox has used up its share.
+func throttledPeriods(t *testing.T, dir string, id brig.ID) (n int) {
+	t.Helper()
+	group := groupOf(t, dir) + "/" + string(id)
+	b, err := os.ReadFile("/sys/fs/cgroup/cpu" + group + "/cpu.stat")
+	if err != nil {
+		b, err = os.ReadFile("/sys/fs/cgroup" + group + "/cpu.stat")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if _, err := fmt.Sscanf(line, "nr_throttled %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Errorf("no periods in %s", b)
+	return 0
+}
+
+// prefer has a group and those above it outweigh whatever else runs on the
+// machine, while a test measures: a weight is about who comes first, not about
+// how much anybody may have.
+func prefer(t *testing.T, group string) {
+	t.Helper()
+	for ; group != "/" && group != "."; group = filepath.Dir(group) {
+		for file, most := range map[string]string{"/sys/fs/cgroup/cpu" + group + "/cpu.shares": "262144", "/sys/fs/cgroup" + group + "/cpu.weight": "10000"} {
+			was, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			if err := os.WriteFile(file, []byte(most), 0o600); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			t.Cleanup(func() { _ = os.WriteFile(file, was, 0o600) })
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/provider/providertest"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// manager is a server whose door of executor managers others use.
+type manager struct {
+	*server
+	dir, config, url string
+}
+
+// startManager starts one on a port of its own.
+func startManager(t *testing.T) *manager {
+	t.Helper()
+	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	m := &manager{dir: t.TempDir(), url: "http://" + at}
+	m.config = writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nexecman: {listen: \""+at+"\", pool: 4}\n")
+	m.again(t)
+	return m
+}
+
+// again starts it once more.
+func (m *manager) again(t *testing.T) { m.server = startServer(t, m.dir, "--config", m.config) }
+
+// configure sets up a provider of a server, and wants no error.
+func (s *server) configure(id string, fields map[string]any) {
+	s.t.Helper()
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.client().ConfigureProvider(s.t.Context(), brig.ProviderConfig{ID: id, Config: raw}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+const (
+	here      = "gvisor"
+	elsewhere = "self_managed"
+)
+
+// doubled is a program, and what it prints.
+func doubled(n int) (p brig.Program, out string) {
+	return brig.Program{Language: brig.Python, Code: fmt.Sprintf("import time\ntime.sleep(0.05)\nprint(%d * 2)", n), Timeout: time.Minute}, fmt.Sprintf("%d\n", n*2)
+}
+
+// many runs n programs, six at a time. Every one must come to what it should.
+// Each is told of where it went.
+func (s *server) many(n int, each func(i int, r brig.Route)) {
+	s.t.Helper()
+	svc := s.client()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
+				p, want := doubled(i)
+				o, err := svc.Run(s.t.Context(), p, brig.IO{})
+				if err != nil {
+					s.t.Errorf("run %d: %v", i, err)
+					continue
+				}
+				if got := string(o.Stdout.Head); got != want || o.ExitCode != 0 {
+					s.t.Errorf("run %d: exit code %d, %q, want %q", i, o.ExitCode, got, want)
+				}
+				each(i, o.Route)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A provider that dies under load loses nothing: what it had, and what comes
+// after, is done by the next one, and each result says so. When it is there
+// again, so is the traffic.
+func TestProviderDies(t *testing.T) {
+	needRoot(t)
+	b := startManager(t)
+	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 2}\nmetrics: {trial: 0s}\n"))
+	a.configure(elsewhere, map[string]any{"endpoint": b.url, "pool_size": 6})
+	if err := a.client().SetRouting(t.Context(), "", brig.Routing{Order: []string{elsewhere, here}}); err != nil {
+		t.Fatal(err)
+	}
+	const runs = 60
+	var mu sync.Mutex
+	count, tried, done := map[string]int{}, 0, 0
+	kill := sync.OnceFunc(func() { b.kill() })
+	a.many(runs, func(i int, r brig.Route) {
+		mu.Lock()
+		defer mu.Unlock()
+		count[r.Provider]++
+		if done++; done == runs/4 {
+			go kill()
+		}
+		if r.Provider == elsewhere {
+			return
+		}
+		if !strings.HasPrefix(r.Reason, "fallback: "+elsewhere) {
+			t.Errorf("run %d went to %s because of %q", i, r.Provider, r.Reason)
+		}
+		for _, x := range r.Attempts {
+			tried++
+			if x.Provider != elsewhere || x.Message == "" || x.Code != brig.ConnectionFailed.Code() && x.Code != brig.Unavailable.Code() {
+				t.Errorf("run %d: attempt %+v", i, x)
+			}
+		}
+	})
+	kill()
+	if count[elsewhere] < runs/4 || count[here] == 0 || count[elsewhere]+count[here] != runs || tried == 0 {
+		t.Errorf("%v of %d runs, %d attempts in vain", count, runs, tried)
+	}
+	t.Logf("%d runs: %v, %d attempts in vain", runs, count, tried)
+
+	b.again(t)
+	begin := time.Now()
+	for {
+		p, _ := doubled(1)
+		o, err := a.client().Run(t.Context(), p, brig.IO{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Route.Provider == elsewhere {
+			break
+		}
+		if time.Since(begin) > 40*time.Second {
+			t.Fatalf("traffic does not return: %+v", o.Route)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("traffic returned %v after the server did", time.Since(begin).Round(time.Millisecond))
+}
+
+// Who is active changes while much goes on, and nothing fails.
+func TestProviderSwitches(t *testing.T) {
+	needRoot(t)
+	b := startManager(t)
+	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 3}\nmetrics: {trial: 0s}\n"))
+	a.configure(elsewhere, map[string]any{"endpoint": b.url, "pool_size": 6})
+	runs := 200
+	if full() {
+		runs = 1000
+	}
+	var mu sync.Mutex
+	count, done := map[string]int{}, 0
+	a.many(runs, func(i int, r brig.Route) {
+		mu.Lock()
+		count[r.Provider]++
+		done++
+		now := done
+		mu.Unlock()
+		if len(r.Attempts) > 0 {
+			t.Errorf("run %d was tried before: %+v", i, r)
+		}
+		for at, id := range map[int]string{runs / 3: elsewhere, runs * 2 / 3: here} {
+			if now == at {
+				if err := a.client().ActivateProvider(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if count[here] < runs/2 || count[elsewhere] < runs/5 || count[here]+count[elsewhere] != runs {
+		t.Errorf("%v of %d runs", count, runs)
+	}
+	t.Logf("%d runs: %v", runs, count)
+}
+
+// Programs come to the same through a server, wherever it has them run.
+func TestProvidersAgree(t *testing.T) {
+	lab := startDocker(t)
+	b := startManager(t)
+	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
+	// Its containers go before their engine does.
+	t.Cleanup(func() { _ = a.stop() })
+	a.configure(elsewhere, map[string]any{"endpoint": b.url})
+	a.configure("docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
+	a.configure("local", map[string]any{"accept_no_isolation": true})
+	key, err := os.ReadFile(filepath.Join(b.dir, "e2b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.configure("e2b", map[string]any{"api_url": b.server.url, "sandbox_url": b.server.url, "api_key": strings.TrimSpace(string(key))})
+	svc := a.client()
+	for _, id := range []string{here, elsewhere, "docker", "local", "e2b"} {
+		t.Run(id, func(t *testing.T) {
+			providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
+				p.Placement = brig.Placement{Provider: id, Only: true}
+				o, err := svc.Run(ctx, p, brig.IO{})
+				if err == nil && (o.Route.Provider != id || o.Route.Reason != "asked for") {
+					t.Errorf("it went to %+v", o.Route)
+				}
+				return o, err
+			})
+		})
+	}
+}
+
+// What somebody writes into the database holds within a second.
+func TestSettingHolds(t *testing.T) {
+	needRoot(t)
+	b := startManager(t)
+	dir := t.TempDir()
+	a := startServer(t, dir, "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
+	a.configure(elsewhere, map[string]any{"endpoint": b.url})
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, id := range []string{elsewhere, here} {
+		row := brig.Setting{Name: brig.SettingProvider, Type: "string", Value: []byte(id), Updated: time.Now()}
+		if err := store.PutSettings(t.Context(), []brig.Setting{row}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for a.active() != id {
+			if time.Since(begin) > time.Second {
+				t.Fatalf("%s is not active a second after it was written", id)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Logf("%s was active after %v", id, time.Since(begin).Round(time.Millisecond))
+		p, _ := doubled(1)
+		if o, err := a.client().Run(t.Context(), p, brig.IO{}); err != nil || o.Route.Provider != id {
+			t.Errorf("a run after that: %+v, %v", o, err)
+		}
+	}
+}
+
+// active is the id of the active provider.
+func (s *server) active() string {
+	s.t.Helper()
+	list, err := s.client().Providers(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range list {
+		if p.Active {
+			return p.ID
+		}
+	}
+	return ""
+}
+
+// A provider's secret is encrypted where it is kept, shown as its last four
+// characters, and nowhere else.
+func TestProviderSecret(t *testing.T) {
+	needRoot(t)
+	const secret = "wholly-unguessable-0af3c9d1-7788"
+	dir := t.TempDir()
+	a := startServer(t, dir, "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
+	// Nobody listens there: what is said of that is in the log.
+	a.configure("aliyun_codeinterpreter", map[string]any{
+		"access_key_id": "LTAI-e2e", "access_key_secret": secret, "account_id": "1431999136518149",
+		"control_endpoint": "http://127.0.0.1:1", "data_endpoint": "http://127.0.0.1:1", "allow_private": true,
+	})
+	if _, err := a.client().TestProvider(t.Context(), brig.ProviderConfig{ID: "aliyun_codeinterpreter"}); err != nil {
+		t.Fatalf("%v\n%s", err, a.errs)
+	}
+	_, listed := a.do("GET", "/v1/providers", "")
+	if !strings.Contains(listed, "7788") || strings.Contains(listed, "LTAI-e2e") == strings.Contains(listed, secret) {
+		t.Errorf("the API lists %s", listed)
+	}
+	_, audit := a.do("GET", "/v1/audit", "")
+	_, metrics := a.do("GET", "/metrics", "")
+	if !strings.Contains(audit, "aliyun_codeinterpreter") {
+		t.Errorf("the audit log does not say what was configured: %s", audit)
+	}
+	found := 0
+	look := func(what string, b []byte) {
+		if bytes.Contains(b, []byte(secret)) {
+			t.Errorf("%s has the secret", what)
+		}
+		if bytes.Contains(b, []byte("LTAI-e2e")) {
+			found++
+		}
+	}
+	files := func() {
+		names, err := filepath.Glob(filepath.Join(dir, "brig.db*"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no database: %v, %v", names, err)
+		}
+		for _, name := range names {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			look(filepath.Base(name), b)
+		}
+	}
+	files()
+	// What is no secret is found, so a secret would be.
+	if found == 0 {
+		t.Error("the database's files do not have the configuration at all")
+	}
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	files() // without what was yet to be written
+	for what, text := range map[string]string{"GET /v1/providers": listed, "the audit log": audit, "the metrics": metrics, "the log": a.errs.String()} {
+		look(what, []byte(text))
+	}
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"compress/gzip"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/moby/moby/client"
+
+	"github.com/brig-run/brig"
+)
+
+// What the Python package needs, and what looks at it, as published.
+var pythonTools = []string{"httpx==0.28.1", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.6"}
+
+// pythonPackage builds the package's wheel and returns a PYTHONPATH that has it,
+// and what looks at it.
+func pythonPackage(t *testing.T) string {
+	t.Helper()
+	tools := cached(t, "pip", strings.Join(pythonTools, " "), func(dir string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, pythonTools...)...)
+	})
+	dir := t.TempDir()
+	output(t, "../.ci/wheel", dir)
+	site := filepath.Join(dir, "site")
+	output(t, "python3", "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheelOf(t, dir))
+	return site + ":" + tools
+}
+
+// pythonSDK is a command in the package's sources that has nothing of this
+// machine's environment.
+func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "python3", append([]string{"-B"}, args...)...)
+	cmd.Dir = "../sdk/python"
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + path, "LC_ALL=C.UTF-8"}, env...)
+	return cmd
+}
+
+// The package's own tests, with its wheel: against a server, E2B's door, and an
+// engine that is started on demand.
+func TestPython(t *testing.T) {
+	s := startE2B(t)
+	path := pythonPackage(t)
+	for name, args := range map[string][]string{
+		"typed":  {"-m", "mypy", "--cache-dir=" + t.TempDir()},
+		"linted": {"-m", "ruff", "check", "--no-cache"},
+		"made":   {"tools/unasync.py", "--check"},
+
+		"typed examples":  {"-m", "mypy", "--strict", "--cache-dir=" + t.TempDir(), "../../examples/python"},
+		"linted examples": {"-m", "ruff", "check", "--no-cache", "--isolated", "--line-length", "130", "--select", "E,F,I,B,UP,SIM", "../../examples/python"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, err := pythonSDK(t, path, []string{"MYPYPATH=src"}, args...).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	env := append([]string{"BRIG_REPORT=1", "BRIG_URL=" + s.url, "BRIG_API_KEY=" + s.server.key, "BRIG_BINARY=" + bin(t, "brig")}, s.env...)
+	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 60)
+}
+
+// The images of the script.
+const (
+	pythonSlim = "python:3.11-slim"
+	nodeSlim   = "node:20-slim"
+)
+
+// One script prints the same on an engine of its own, on a server, through a
+// Docker Engine, and, but for what E2B's protocol has not, by that.
+func TestPythonScript(t *testing.T) {
+	needRoot(t)
+	if os.Getenv("BRIG_LAB") == "" { // there is no network in the lab
+		if _, err := exec.LookPath("mmdebstrap"); err != nil {
+			t.Skip("no mmdebstrap (make setup installs it)")
+		}
+		t.Setenv("PYTHONPATH", pythonPackage(t))
+		dockerRootFS(t)
+	}
+	if !inLab(t) {
+		return
+	}
+	l := newEgressLab(t)
+	l.name("ok.test", good)
+	l.name("other.test", evil)
+	l.serve(80, greet)
+	config := "metrics: {trial: 0s}\npool: {size: 0}\negress: {resolver: \"" + nameOne + "\"}\nimages: {mirrors: {docker.io: [\"" + slimImages(t) + "\"]}"
+	lazy, eager := writeConfig(t, config+"}\n"), writeConfig(t, config+", pull_missing: true}\n")
+	golden, err := os.ReadFile("../sdk/python/tests/script.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(golden)
+	prints := func(t *testing.T, want string, env ...string) {
+		t.Helper()
+		cmd := pythonSDK(t, os.Getenv("PYTHONPATH"), env, "tests/script.py")
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		if out, err := cmd.Output(); err != nil || string(out) != want {
+			t.Errorf("%v: it prints\n%swant\n%s%s", err, out, want, &errs)
+		}
+	}
+	t.Run("local", func(t *testing.T) {
+		prints(t, want, "BRIG_DATA_DIR="+dataDir(t), "BRIG_BINARY="+bin(t, "brig"), "BRIG_CONFIG="+lazy)
+	})
+	s := startE2B(t, "--config", eager)
+	t.Run("server", func(t *testing.T) { prints(t, want, "BRIG_URL="+s.url, "BRIG_API_KEY="+s.server.key) })
+	t.Run("e2b", func(t *testing.T) {
+		before, after, _ := strings.Cut(want, "secret:")
+		_, after, _ = strings.Cut(after, "allowed:")
+		templates := "BRIG_TEMPLATES=" + pythonSlim + "=base," + nodeSlim + "=base"
+		prints(t, before+"given: refused, secrets\nallowed:"+after, append(s.env, "BRIG_URL=e2b", templates)...)
+	})
+	t.Run("docker", func(t *testing.T) { s.scriptAtDocker(t, prints, want) })
+}
+
+// scriptAtDocker has a server's sandboxes made at a Docker Engine, but for those
+// whose rules it cannot enforce.
+func (s *e2bServer) scriptAtDocker(t *testing.T, prints func(*testing.T, string, ...string), want string) {
+	d := startDocker(t)
+	for _, name := range []string{pythonSlim, nodeSlim} {
+		if _, err := d.api.ImageTag(t.Context(), client.ImageTagOptions{Source: d.image, Target: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.configure("docker", map[string]any{"host": d.host, "image": pythonSlim, "runtime": "runc", "pull": "never"})
+	if err := s.client().SetRouting(t.Context(), "", brig.Routing{Order: []string{"docker", here}}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	prints(t, want, "BRIG_URL="+s.url, "BRIG_API_KEY="+s.server.key)
+	// Its containers go before their engine does.
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	// A probe of what is enforced may have had one, too.
+	if n := d.created(t, begin); n < 6 || n > 7 {
+		t.Errorf("%d containers were made, want 6: all sandboxes but the one with rules", n)
+	}
+}
+
+// created counts the containers that were made since then.
+func (l *dockerLab) created(t *testing.T, since time.Time) (n int) {
+	t.Helper()
+	filters := make(client.Filters).Add("type", "container").Add("event", "create")
+	all := l.api.Events(t.Context(), client.EventsListOptions{Since: since.Format(time.RFC3339Nano), Until: time.Now().Format(time.RFC3339Nano), Filters: filters})
+	for {
+		select {
+		case <-all.Messages:
+			n++
+		case <-all.Err: // the end, too
+			return n
+		}
+	}
+}
+
+// slimImages is a registry that has the images of the script, and stands in for
+// Docker's: one root file system under both names.
+func slimImages(t *testing.T) string {
+	t.Helper()
+	srv := httptest.NewServer(registry.New(registry.Logger(log.New(testLog{t}, "", 0))))
+	t.Cleanup(srv.Close)
+	files, err := tarball.LayerFromFile(dockerRootFS(t), tarball.WithCompressionLevel(gzip.BestSpeed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{pythonSlim, nodeSlim} {
+		pushImage(t, strings.TrimPrefix(srv.URL, "http://")+"/library/"+name, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}, files)
+	}
+	return srv.URL
+}

@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf16"
+)
+
+// shapes are what of a value is looked for: either half of it, and the whole
+// in the ways in which it is likely to be written. The value ends in letters
+// and digits, so that of most ways in which something is escaped nothing
+// shows.
+func shapes(value string) []string {
+	r := value[len(value)-26:]
+	out := []string{r[:13], r[13:], hex.EncodeToString([]byte(r)), strings.ToUpper(hex.EncodeToString([]byte(r)))}
+	for offset, skip := range []int{0, 2, 3} {
+		coded := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), r...))
+		out = append(out, coded[skip:(offset+len(r))*8/6])
+	}
+	for _, big := range []bool{false, true} {
+		var b strings.Builder
+		for _, u := range utf16.Encode([]rune(r)) {
+			if big {
+				u = u<<8 | u>>8
+			}
+			b.Write([]byte{byte(u), byte(u >> 8)})
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// within says how often there is a trace of a value.
+func within(b []byte, value string) (n int) {
+	for _, w := range shapes(value) {
+		n += bytes.Count(b, []byte(w))
+	}
+	return n
+}
+
+// guestHas says how often there is a trace of a value in what a sandbox is on
+// the host: the guest's memory and files, and the memory of the processes that
+// make them.
+func guestHas(t *testing.T, dir, value string) int {
+	t.Helper()
+	words, n := shapes(value), 0
+	for _, k := range guestMemory(t, dir, words...) {
+		n += k
+	}
+	for _, pid := range sandboxProcesses(dir) {
+		if r := role(pid); r == "sentry" || r == "gofer" || r == "shim" {
+			n += ownMemory(t, pid, words)
+		}
+	}
+	return n
+}
+
+// ownMemory says how often words are in what a process has for itself: its
+// heap and stacks, as far as they are there.
+func ownMemory(t *testing.T, pid int, words []string) (n int) {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0 // it has ended
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return 0
+	}
+	defer mem.Close()
+	pages, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Close()
+	const page, most = 4096, 1 << 30
+	looked := 0
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		var mode string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || !strings.HasPrefix(mode, "rw") ||
+			strings.Contains(line, "/memfd:") || to-from > most {
+			continue // what is a file is looked at as one
+		}
+		present := make([]byte, (to-from)/page*8)
+		if k, err := pages.ReadAt(present, int64(from/page*8)); err != nil || k < len(present) {
+			continue
+		}
+		for at := from; at < to; {
+			begin := at
+			for at < to && present[(at-from)/page*8+7]&0xc0 != 0 { // in memory, or swapped
+				at += page
+			}
+			if at == begin {
+				at += page
+				continue
+			}
+			b := make([]byte, at-begin)
+			k, _ := mem.ReadAt(b, int64(begin)) // it may have become less
+			n, looked = n+countAll(b[:k], words), looked+k
+		}
+	}
+	if looked == 0 && len(maps) > 0 {
+		t.Errorf("nothing of the memory of process %d (%s) was looked at", pid, role(pid))
+	}
+	return n
+}
+
+func countAll(b []byte, words []string) (n int) {
+	for _, w := range words {
+		n += bytes.Count(b, []byte(w))
+	}
+	return n
+}

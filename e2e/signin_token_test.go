@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/signin"
+)
+
+// bearer is what the server says of who shows a token.
+func (s *oidcServer) bearer(t *testing.T, token string) (int, map[string]any) {
+	t.Helper()
+	return s.whoami(newBrowser(t), "Authorization", "Bearer "+token)
+}
+
+// Tokens of the provider are taken as keys are: those that it gave for this
+// server, to programs that the operator knows.
+func TestTokensOfThePeople(t *testing.T) {
+	s := startSignIn(t)
+	p := s.provider
+	own := p.tokensOf(t, "ann", "brig", "a secret of the test's own", s.url+signin.CallbackPath)
+	cli := p.tokensOf(t, "boss", "cli", "", "http://127.0.0.1:1/cb")
+	for name, want := range map[string]struct{ token, who, role string }{
+		"an ID token for this server":         {own.id, "ann@example.com", "member"},
+		"an access token for this server":     {own.access, "ann@example.com", "member"},
+		"an access token that a program has":  {cli.access, "boss@example.com", "operator"},
+		"a token that the test made the same": {sign(t, p.key, jose.RS256, map[string]any{"kid": "first"}, p.claims(nil)), "ann@example.com", "member"},
+	} {
+		status, me := s.bearer(t, want.token)
+		if status != 200 || me["name"] != want.who || me["role"] != want.role || me["expires"] == "" || me["csrf"] != nil {
+			t.Errorf("%s: %d %v", name, status, me)
+		}
+		attack.Seen("API-08", name, "all that a token is held to", status == 200)
+	}
+	now := time.Now().Unix()
+	public, err := x509.MarshalPKIXPublicKey(&p.key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kid := map[string]any{"kid": "first"}
+	with := func(change map[string]any) string { return sign(t, p.key, jose.RS256, kid, p.claims(change)) }
+	good := with(nil)
+	parts := strings.Split(good, ".")
+	head := func(h string) string { return base64.RawURLEncoding.EncodeToString([]byte(h)) }
+	forge := func(change map[string]any) string {
+		b, err := json.Marshal(p.claims(change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	for name, token := range map[string]string{
+		"an ID token for another program":          cli.id,
+		"another issuer":                           with(map[string]any{"iss": "https://evil.test"}),
+		"an issuer with a slash more":              with(map[string]any{"iss": p.issuer + "/"}),
+		"another audience":                         with(map[string]any{"aud": "other"}),
+		"no audience":                              with(map[string]any{"aud": nil}),
+		"an audience that begins as ours":          with(map[string]any{"aud": "brigade"}),
+		"several audiences and no party":           with(map[string]any{"aud": []string{"brig", "other"}}),
+		"a party that is not known":                with(map[string]any{"aud": []string{"brig", "other"}, "azp": "other"}),
+		"a program that is not known":              with(map[string]any{"aud": apiAudience, "client_id": "other"}),
+		"expired":                                  with(map[string]any{"exp": now - 60}),
+		"without an end":                           with(map[string]any{"exp": nil}),
+		"an end that is text":                      with(map[string]any{"exp": "never"}),
+		"not good yet":                             with(map[string]any{"nbf": now + 600}),
+		"made in the future":                       with(map[string]any{"iat": now + 600}),
+		"nobody":                                   with(map[string]any{"sub": ""}),
+		"one that ends sessions":                   with(map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}),
+		"an address that nobody verified":          with(map[string]any{"email_verified": false}),
+		"an address of another domain":             with(map[string]any{"email": "ann@evil.test"}),
+		"an address with two domains":              with(map[string]any{"email": "ann@evil.test@example.com"}),
+		"no role":                                  with(map[string]any{"groups": []string{"others"}}),
+		"alg none":                                 head(`{"alg":"none"}`) + "." + parts[1] + ".",
+		"alg None":                                 head(`{"alg":"None","kid":"first"}`) + "." + parts[1] + ".",
+		"alg none with a signature":                head(`{"alg":"none","kid":"first"}`) + "." + parts[1] + "." + parts[2],
+		"HS256 with the public key as PEM":         sign(t, asPEM, jose.HS256, kid, p.claims(nil)),
+		"HS256 with the public key as DER":         sign(t, public, jose.HS256, kid, p.claims(nil)),
+		"HS256 with nothing much":                  sign(t, make([]byte, 32), jose.HS256, kid, p.claims(nil)),
+		"another algorithm than the key's":         sign(t, p.key, jose.PS256, kid, p.claims(nil)),
+		"another's key under the name of ours":     sign(t, other, jose.RS256, kid, p.claims(nil)),
+		"another's key under its own name":         sign(t, other, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
+		"our key under another name":               sign(t, p.key, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
+		"another's key that the token brings":      sign(t, other, jose.RS256, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey}}, p.claims(nil)),
+		"another's key that it says where to find": sign(t, other, jose.RS256, map[string]any{"jku": p.issuer + "/jwks", "kid": "x"}, p.claims(nil)),
+		"a header that must be understood":         sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "crit": []string{"b64"}, "b64": true}, p.claims(nil)),
+		"a type that is not of people":             sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "typ": "logout+jwt"}, p.claims(nil)),
+		"what it says changed under the signature": parts[0] + "." + forge(map[string]any{"groups": []string{"admins"}}) + "." + parts[2],
+		"no signature":                             parts[0] + "." + parts[1] + ".",
+		"half a signature":                         parts[0] + "." + parts[1] + "." + parts[2][:100],
+		"a signature more":                         good + "." + parts[2],
+		"a header that is none":                    "eyJ." + parts[1] + "." + parts[2],
+		"a subject of a megabyte":                  with(map[string]any{"sub": strings.Repeat("x", 1<<20)})[:16<<10],
+		"two tokens":                               good + "," + good,
+	} {
+		t.Run(name, func(t *testing.T) {
+			attack.Case(t, "API-08", name)
+			req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/auth/whoami", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			// From anywhere: who shows many wrong ones is not even asked.
+			resp, err := somewhere(len(name) + int(name[0])<<7).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%d", resp.StatusCode)
+			}
+		})
+	}
+	if status, _ := s.bearer(t, good); status != 200 {
+		t.Errorf("the good one, after all those: %d", status)
+	}
+}
+
+// claims are what the provider says of ann, with changes; nil takes one out.
+func (p *oidcProvider) claims(change map[string]any) map[string]any {
+	now := time.Now().Unix()
+	out := map[string]any{
+		"iss": p.issuer, "aud": "brig", "sub": "ann", "iat": now, "exp": now + 600,
+		"email": "ann@example.com", "email_verified": true, "groups": []string{"developers"},
+	}
+	maps.Copy(out, change)
+	maps.DeleteFunc(out, func(_ string, v any) bool { return v == nil })
+	return out
+}
+
+// Whom the mapping does not know any more is out within a second, with what
+// goes on; who is known anew is in.
+func TestMappingChangesAtOnce(t *testing.T) {
+	s := startSignIn(t)
+	token := sign(t, s.provider.key, jose.RS256, map[string]any{"kid": "first"}, s.provider.claims(nil))
+	b := newBrowser(t)
+	s.signIn(t, b, "ann")
+	if status, me := s.whoami(b); status != 200 || me["role"] != "member" {
+		t.Fatal(status, me)
+	}
+	// Something that goes on: the output of a command.
+	if status, text := s.do("POST", "/v1/sandboxes", `{"name":"box"}`); status != 201 {
+		t.Fatal(status, text)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/sandboxes/box/exec", strings.NewReader(`{"command":["sleep","50"],"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	ended := make(chan time.Time, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			if _, err := resp.Body.Read(buf); err != nil {
+				ended <- time.Now()
+				return
+			}
+		}
+	}()
+	time.Sleep(time.Second)
+	attack.Case(t, "API-08", "somebody whom the mapping does not know any more")
+	begin := time.Now()
+	s.roles(t, s.url, "admins: operator")
+	time.Sleep(time.Second)
+	for name, headers := range map[string][]string{"the session": nil, "the token": {"Authorization", "Bearer " + token}} {
+		b := b
+		if headers != nil {
+			b = newBrowser(t)
+		}
+		if status, _ := s.whoami(b, headers...); status != http.StatusUnauthorized {
+			t.Errorf("%s, a second after: %d", name, status)
+		}
+	}
+	select {
+	case at := <-ended:
+		if d := at.Sub(begin); d > 1200*time.Millisecond {
+			t.Errorf("what went on ended after %v", d)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("what went on goes on")
+	}
+	s.roles(t, s.url, "developers: viewer")
+	time.Sleep(time.Second)
+	status, me := s.bearer(t, token)
+	if status != 200 || me["role"] != "viewer" {
+		t.Errorf("known anew: %d %v", status, me)
+	}
+	attack.Seen("API-08", "the same person, mapped again", "the mapping", status == 200)
+	// A file that cannot be read lets nobody in, and nobody out for ever.
+	s.roles(t, s.url, "developers: king")
+	time.Sleep(time.Second)
+	if status, me := s.bearer(t, token); status != http.StatusServiceUnavailable {
+		t.Errorf("with a wrong file: %d %v", status, me)
+	}
+	if status, text := s.do("GET", "/v1/auth/whoami", ""); status != 200 {
+		t.Errorf("a key, with a wrong file: %d %s", status, text)
+	}
+	s.roles(t, s.url, "developers: member")
+	time.Sleep(time.Second)
+	if status, me := s.bearer(t, token); status != 200 {
+		t.Errorf("with a good file again: %d %v", status, me)
+	}
+}

@@ -1,0 +1,409 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+	"github.com/brig-run/brig/api/e2b/envd"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// e2bRows has a row for each route of E2B's control plane: the body with which
+// it would succeed. Those that are refused to everybody have none.
+var e2bRows = map[string]string{
+	"POST /sandboxes": `{"templateID":"base"}`, "POST /v2/sandboxes": `{"templateID":"base"}`,
+	"GET /sandboxes": "", "GET /v2/sandboxes": "", "GET /sandboxes/metrics": "",
+	"GET /sandboxes/{id}": "", "DELETE /sandboxes/{id}": "",
+	"POST /sandboxes/{id}/timeout": `{"timeout":60}`, "POST /sandboxes/{id}/refreshes": `{"duration":60}`,
+	"POST /sandboxes/{id}/connect": `{"timeout":60}`, "POST /v2/sandboxes/{id}/connect": `{"timeout":60}`,
+	"GET /sandboxes/{id}/metrics": "", "GET /sandboxes/{id}/logs": "", "GET /v2/sandboxes/{id}/logs": "",
+	"PUT /sandboxes/{id}/network": `{"allowOut":[]}`,
+	"GET /templates":              "", "GET /v2/templates": "", "GET /templates/aliases/{alias}": "", "GET /templates/{template}": "", "GET /teams": "",
+	"DELETE /templates/{template}": "",
+
+	"POST /sandboxes/{id}/pause": "", "POST /sandboxes/{id}/resume": "", "POST /sandboxes/{id}/snapshots": "", "POST /sandboxes/{id}/fork": "",
+	"GET /snapshots": "", "POST /v3/templates": "", "POST /v2/templates": "", "POST /templates": "", "POST /templates/{template}": "",
+	"GET /templates/{template}/files/{hash}": "", "POST /templates/{template}/builds/{build}": "", "POST /v2/templates/{template}/builds/{build}": "",
+	"GET /templates/{template}/builds/{build}/status": "", "GET /templates/{template}/builds/{build}/logs": "",
+	"POST /templates/tags": "", "DELETE /templates/tags": "", "GET /templates/{template}/tags": "",
+	"PATCH /templates/{template}": "", "PATCH /v2/templates/{template}": "", "GET /teams/{team}/metrics": "", "GET /teams/{team}/metrics/max": "",
+	" /volumes": "", " /volumes/*": "", " /volumecontent/*": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
+}
+
+// insideRows has a row for each way into a sandbox: how it is asked, and
+// whether whoever knows an id may ask, as E2B has it.
+var insideRows = map[string]struct {
+	port int
+	body string
+	open bool
+}{
+	"GET /health": {port: 49983, open: true}, "GET /envs": {port: 49983}, "GET /metrics": {port: 49983},
+	"GET /files": {port: 49983}, "POST /files": {port: 49983, body: "x"}, "POST /files/compose": {port: 49983, body: `{"sources":["a"],"destination":"b"}`},
+	" /":         {port: 49983},
+	"POST /init": {port: 49983}, "POST /freeze": {port: 49983}, "POST /unfreeze": {port: 49983}, "POST /collapse": {port: 49983},
+	"POST /fsfreeze": {port: 49983}, "POST /fsthaw": {port: 49983},
+
+	"POST /process.Process/List": {port: 49983, body: "{}"}, "POST /process.Process/Connect": {port: 49983, body: "{}"}, "POST /process.Process/Start": {port: 49983, body: "{}"},
+	"POST /process.Process/Update": {port: 49983, body: "{}"}, "POST /process.Process/StreamInput": {port: 49983, body: "{}"}, "POST /process.Process/SendInput": {port: 49983, body: "{}"},
+	"POST /process.Process/SendSignal": {port: 49983, body: "{}"}, "POST /process.Process/CloseStdin": {port: 49983, body: "{}"},
+	"POST /filesystem.Filesystem/Stat": {port: 49983, body: "{}"}, "POST /filesystem.Filesystem/MakeDir": {port: 49983, body: "{}"},
+	"POST /filesystem.Filesystem/Move": {port: 49983, body: "{}"}, "POST /filesystem.Filesystem/ListDir": {port: 49983, body: "{}"},
+	"POST /filesystem.Filesystem/Remove": {port: 49983, body: "{}"}, "POST /filesystem.Filesystem/WatchDir": {port: 49983, body: "{}"},
+	"POST /filesystem.Filesystem/CreateWatcher": {port: 49983, body: "{}"}, "POST /filesystem.Filesystem/GetWatcherEvents": {port: 49983, body: "{}"},
+	"POST /filesystem.Filesystem/RemoveWatcher": {port: 49983, body: "{}"},
+
+	"code POST execute": {port: 49999, body: `{"code":"1"}`},
+	// Clients show no token with these: an id is all that there is to know.
+	"code GET health": {port: 49999, open: true}, "code GET contexts": {port: 49999, open: true}, "code POST contexts": {port: 49999, body: "{}", open: true},
+	"code DELETE contexts/default-python": {port: 49999, open: true}, "code POST contexts/default-python/restart": {port: 49999, open: true},
+	"port": {port: 8080, open: true}, // public, unless it is asked for otherwise
+}
+
+// controlRoutes reads the table of the control plane's routes.
+func controlRoutes(t *testing.T) (out []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "../api/e2b/routes.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods := map[string]string{"get": "GET", "post": "POST", "del": "DELETE", "MethodPut": "PUT", "MethodPatch": "PATCH", `""`: ""}
+	ast.Inspect(f, func(n ast.Node) bool {
+		row, ok := n.(*ast.CompositeLit)
+		if !ok || row.Type != nil || len(row.Elts) != 3 {
+			return true
+		}
+		var name string
+		switch m := row.Elts[0].(type) {
+		case *ast.Ident:
+			name = m.Name
+		case *ast.SelectorExpr:
+			name = m.Sel.Name
+		case *ast.BasicLit:
+			name = m.Value
+		}
+		method, known := methods[name]
+		pattern, ok := row.Elts[1].(*ast.BasicLit)
+		if !known || !ok {
+			t.Errorf("a row of routes cannot be read: %v", row)
+			return false
+		}
+		path, err := strconv.Unquote(pattern.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, method+" "+path)
+		return false
+	})
+	return out
+}
+
+// insideRoutes reads what there is inside of sandboxes.
+func insideRoutes(t *testing.T) (out []string) {
+	t.Helper()
+	read := func(name, pattern string, f func(m []string)) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(string(b), -1)
+		if len(found) == 0 {
+			t.Fatalf("%s has nothing that looks like %s any more", name, pattern)
+		}
+		for _, m := range found {
+			f(m)
+		}
+	}
+	for _, name := range []string{"processpb/process", "filesystempb/filesystem"} {
+		read("../api/e2b/envd/"+name+".connect.go", `Procedure = "(/[^"]*)"`, func(m []string) { out = append(out, "POST "+m[1]) })
+	}
+	read("../api/e2b/envd/envd.go", `HandleFunc\("(?:([A-Z]+) )?(/[^"]*)"`, func(m []string) { out = append(out, m[1]+" "+m[2]) })
+	read("../api/e2b/inside.go", `"(/[a-z]+)": true`, func(m []string) { out = append(out, "POST "+m[1]) })
+	return out
+}
+
+// e2bMatrix is a server with E2B's door and two tenants that each have one
+// sandbox.
+type e2bMatrix struct {
+	m     *matrix
+	url   string
+	id    map[string]string // by tenant
+	token map[string]string // of that sandbox
+	state func() string
+}
+
+func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
+	t.Helper()
+	ctx := t.Context()
+	store, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "brig.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	quiet := slog.New(slog.DiscardHandler)
+	templates := []brig.Template{{Name: "base", Image: "host"}}
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
+	t.Cleanup(e.Close)
+	data := envd.New(envd.Options{Service: e, Log: quiet})
+	t.Cleanup(data.Close)
+	srv := httptest.NewServer(e2b.New(e2b.Options{
+		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Live: e.Live, Log: quiet,
+		TenantKeys: func(ctx context.Context, tenant string) (ids []string, err error) {
+			list, err := store.ListKeys(ctx, tenant)
+			for _, k := range list {
+				ids = append(ids, k.ID)
+			}
+			return ids, err
+		},
+		Owner: func(ctx context.Context, id string) (string, error) { return change(store).Owner(ctx, brig.ID(id)) },
+		Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
+			data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env})
+		},
+	}))
+	t.Cleanup(srv.Close)
+	x := &e2bMatrix{m: &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}, url: srv.URL, id: map[string]string{}, token: map[string]string{}}
+	for _, name := range []string{"acme", "rival"} {
+		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for who, a := range map[string]brig.Actor{
+		"owner": {Tenant: "acme", Role: brig.Member}, "revoked": {Tenant: "acme", Role: brig.Member},
+		"expired":      {Tenant: "acme", Role: brig.Member, Expires: time.Now().Add(-time.Second)},
+		"scoped":       {Tenant: "acme", Role: brig.Member, Scopes: []string{"nothing."}},
+		"other viewer": {Tenant: "rival", Role: brig.Viewer}, "other member": {Tenant: "rival", Role: brig.Member}, "other admin": {Tenant: "rival", Role: brig.Admin},
+	} {
+		secret := fmt.Sprintf(matrixKey, strings.ReplaceAll(who, " ", "_"))
+		x.m.keys[who], a.Name, a.Key = secret, who, "k-"+strings.ReplaceAll(who, " ", "-")
+		if err := store.PutKey(ctx, brig.Key{ID: a.Key, Hash: sha256.Sum256([]byte(secret)), Actor: a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.DeleteKey(ctx, "k-revoked"); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, who := range map[string]string{"acme": "owner", "rival": "other member"} {
+		got := x.ask(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":600}`, "X-Api-Key", x.m.keys[who])
+		var made struct{ SandboxID, EnvdAccessToken string }
+		if err := json.Unmarshal([]byte(got.body), &made); err != nil || made.EnvdAccessToken == "" {
+			t.Fatal(got, err)
+		}
+		x.id[tenant], x.token[tenant] = made.SandboxID, made.EnvdAccessToken
+	}
+	x.state = func() string {
+		ctx := brig.WithActor(t.Context(), brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator})
+		s, err := e.Get(ctx, x.id["acme"])
+		if err != nil {
+			return err.Error()
+		}
+		cs, err := e.Contexts(ctx, x.id["acme"])
+		return fmt.Sprint(s.State, s.Expires.Round(time.Minute), s.Spec.Egress, len(cs), err)
+	}
+	return x
+}
+
+// ask makes a request, with headers by name and value, from an address of its
+// own.
+func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...string) replied {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if method == "" {
+		method = "GET"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, x.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := x.m.somewhere().Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	resp.Header.Del("X-Request-Id")
+	resp.Header.Del("Date")
+	return replied{resp.StatusCode, string(b), resp.Header}
+}
+
+// never is an id like acme's of a sandbox that never was.
+func (x *e2bMatrix) never() string {
+	id := x.id["acme"]
+	return id[:len(id)-4] + "zzzz"
+}
+
+// same compares what is said of acme's sandbox and of one that never was.
+func (x *e2bMatrix) same(errorf func(string, ...any), what string, got, none replied) {
+	body := strings.ReplaceAll(none.body, x.never(), x.id["acme"])
+	if got.status != none.status || got.body != body {
+		errorf("%s: %d %s, and of what never was %d %s", what, got.status, got.body, none.status, none.body)
+	}
+	if !maps.EqualFunc(got.header, none.header, slices.Equal) {
+		errorf("%s: headers %v, and of what never was %v", what, got.header, none.header)
+	}
+}
+
+// control is one route of the control plane, by everybody who may not.
+func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, body string) {
+	method, pattern, _ := strings.Cut(route, " ")
+	path := func(id string) string {
+		return strings.NewReplacer("{id}", id, "{template}", "base", "{alias}", "base", "{team}", "acme", "{build}", "b", "{hash}", "h", "*", "x").Replace(pattern)
+	}
+	theirs := strings.Contains(pattern, "{id}")
+	bad := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys["bad"])
+	for _, who := range []string{"none", "bad", "revoked", "expired"} {
+		got := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
+		if got.status != http.StatusUnauthorized || who != "none" && got.body != bad.body {
+			errorf("%s: %d %s, and to a bad key %s", who, got.status, got.body, bad.body)
+		}
+		x.same(errorf, who, got, x.ask(t, method, path(x.never()), body, "X-Api-Key", x.m.keys[who]))
+	}
+	for _, who := range []string{"scoped", "other viewer", "other member", "other admin"} {
+		got := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
+		if theirs {
+			x.same(errorf, who, got, x.ask(t, method, path(x.never()), body, "X-Api-Key", x.m.keys[who]))
+			if got.status < 400 {
+				errorf("%s: %d %s", who, got.status, got.body)
+			}
+		} else if strings.Contains(got.body, x.id["acme"]) {
+			errorf("%s is told of acme's: %s", who, got.body)
+		}
+	}
+}
+
+// Every route of E2B's control plane, its data plane and the ways to ports, by
+// everybody who may not: another tenant's sandbox is as one that never was.
+func TestE2BTenancyMatrix(t *testing.T) {
+	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return s })
+	before := x.state()
+	routes := controlRoutes(t)
+	if len(routes) < 45 {
+		t.Errorf("only %d routes were found", len(routes))
+	}
+	for _, route := range routes {
+		body, ok := e2bRows[route]
+		if !ok {
+			t.Errorf("%q has no row in e2bRows: say with which body it would succeed", route)
+			continue
+		}
+		t.Run(route, func(t *testing.T) {
+			attack.Case(t, "API-01", "E2B: "+route+" by everybody who may not")
+			x.control(t, t.Errorf, route, body)
+			if after := x.state(); after != before {
+				t.Errorf("acme had %s and has %s", before, after)
+			}
+		})
+	}
+	for name := range e2bRows {
+		if !slices.Contains(routes, name) {
+			t.Errorf("there is no route %q any more", name)
+		}
+	}
+	inside := insideRoutes(t)
+	for _, route := range inside {
+		if _, ok := insideRows[route]; !ok {
+			t.Errorf("%q has no row in insideRows", route)
+		}
+	}
+	if len(inside) < 26 {
+		t.Errorf("only %d ways into a sandbox were found", len(inside))
+	}
+	for route := range insideRows {
+		t.Run(route, func(t *testing.T) {
+			attack.Case(t, "API-01", "E2B: "+route+" in a sandbox, by everybody who has no token of it")
+			x.inside(t, route)
+		})
+	}
+}
+
+// inside is one way into a sandbox, by everybody who has no token of it.
+func (x *e2bMatrix) inside(t *testing.T, route string) {
+	row, before := insideRows[route], x.state()
+	method, path, _ := strings.Cut(strings.TrimPrefix(route, "code "), " ")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	if path == "/" {
+		path = "/nowhere"
+	}
+	if route == "port" {
+		method, path = "GET", "/"
+	}
+	to := func(id string, more ...string) replied {
+		return x.ask(t, method, path, row.body, append([]string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", strconv.Itoa(row.port)}, more...)...)
+	}
+	wrong := x.token["acme"][:len(x.token["acme"])-1] + "x"
+	for who, headers := range map[string][]string{
+		"whoever shows nothing": nil, "whoever shows their own token": {"X-Access-Token", x.token["rival"]}, "whoever shows a wrong one": {"X-Access-Token", wrong},
+		"whoever shows a key":           {"X-Api-Key", x.m.keys["other member"], "Authorization", "Bearer " + x.m.keys["other member"]},
+		"whoever shows a traffic token": {"E2b-Traffic-Access-Token", x.token["rival"]},
+	} {
+		got := to(x.id["acme"], headers...)
+		if row.open && headers == nil {
+			continue // it is told to whoever knows the id
+		}
+		if row.open && (row.port != 49999 || headers[0] != "X-Access-Token") {
+			continue // as if nothing were shown
+		}
+		if got.status < 400 {
+			t.Errorf("%s: %d %s", who, got.status, got.body)
+		}
+		x.same(t.Errorf, who, got, to(x.never(), headers...))
+	}
+	if after := x.state(); !row.open && after != before {
+		t.Errorf("acme had %s and has %s", before, after)
+	}
+	// The control: the token's own holder is let in.
+	if got := to(x.id["acme"], "X-Access-Token", x.token["acme"]); got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
+		t.Errorf("who has the token: %d %s", got.status, got.body)
+	}
+	if got := to(x.never(), "X-Access-Token", x.token["acme"]); got.status < 400 {
+		t.Errorf("acme's token in another sandbox: %d %s", got.status, got.body)
+	}
+}
+
+// The matrix sees a server that finds sandboxes whosever they are.
+func TestE2BTenancyMatrixSeesLeaks(t *testing.T) {
+	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
+	for _, route := range []string{"GET /sandboxes/{id}", "POST /sandboxes/{id}/timeout", "GET /sandboxes/{id}/logs", "DELETE /sandboxes/{id}"} {
+		seen := 0
+		x.control(t, func(string, ...any) { seen++ }, route, e2bRows[route])
+		if seen == 0 {
+			t.Errorf("%s: nothing was seen of a server that leaks", route)
+		}
+		attack.Seen("API-01", "E2B: "+route, "the tenant in the store's query", seen > 0)
+	}
+}

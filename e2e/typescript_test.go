@@ -1,0 +1,14 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// Brig's package for TypeScript is compiled, and says what E2B's SDK cannot.
+func TestTypeScript(t *testing.T) {
+	s := startE2B(t)
+	built := npm(t, "../sdk/typescript")
+	output(t, "node", filepath.Join(built, "node_modules", "typescript", "bin", "tsc"), "-p", built)
+	s.checks(t, 4, "typescript.mjs", "BRIG_URL="+s.url, "BRIG_API_KEY="+s.server.key, "BRIG_TYPESCRIPT="+filepath.Join(built, "dist", "index.js"))
+}

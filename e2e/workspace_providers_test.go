@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// What one provider's sandbox has written the next one's has, whichever that
+// is, to the bit; and what that one changes comes back.
+func TestWorkspaceAtEveryProvider(t *testing.T) {
+	lab := startDocker(t)
+	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
+	a.configure("docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
+	a.configure("local", map[string]any{"accept_no_isolation": true})
+	svc, ctx := a.client(), t.Context()
+	if _, err := svc.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	// in runs a script in a sandbox of its own at a provider, which is where the
+	// server says that it is.
+	in := func(provider, script string) string {
+		t.Helper()
+		box, err := svc.Create(ctx, brig.Spec{
+			Placement: brig.Placement{Provider: provider, Only: true}, TTL: time.Minute,
+			Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect},
+		})
+		if err != nil {
+			t.Fatalf("at %s: %v", provider, err)
+		}
+		if box.Route.Provider != provider {
+			t.Errorf("it is at %+v, not at %s", box.Route, provider)
+		}
+		res, err := svc.Exec(ctx, box.Spec.Name, brig.Command{Shell: script}, brig.IO{})
+		if err != nil || res.ExitCode != 0 {
+			t.Fatalf("at %s: %v, %+v", provider, err, res)
+		}
+		if _, err := svc.Stop(ctx, box.Spec.Name, 5*time.Second); err != nil {
+			t.Fatalf("stop at %s: %v", provider, err)
+		}
+		if err := svc.Remove(ctx, box.Spec.Name); err != nil {
+			t.Error(err)
+		}
+		return string(res.Stdout.Head)
+	}
+	want := in(here, makeTree+sumTree)
+	for i, provider := range []string{"docker", "local", here, "local", "docker", here} {
+		if got := in(provider, sumTree); got != want {
+			t.Errorf("at %s there is\n%s, want\n%s", provider, got, want)
+		}
+		want = in(provider, "echo "+provider+" >> src/log; chmod 640 src/log; "+sumTree)
+		vs, err := svc.WorkspaceVersions(ctx, "data")
+		if err != nil || len(vs) != i+2 {
+			t.Errorf("after %s there are %d versions, %v", provider, len(vs), err)
+		}
+	}
+	_, r, err := svc.ReadWorkspaceFile(ctx, "data", 0, "/workspace/src/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if b, err := io.ReadAll(r); err != nil || string(b) != "docker\nlocal\ngvisor\nlocal\ndocker\ngvisor\n" {
+		t.Errorf("what they wrote is %q, %v", b, err)
+	}
+}
