@@ -3,8 +3,9 @@
 
 BIN := bin
 EMBEDDED := cmd/brig/embedded
-STATIC := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags "-s -w"
-GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -name '*_test.go') go.mod go.sum $(wildcard engine/driver/* store/sqlite/migrations/*)
+# The tags are last: brig-shim adds one.
+STATIC := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -tags grpcnotrace
+GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -path './ui/node_modules/*' -not -name '*_test.go') go.mod go.sum $(wildcard interpreter/driver/* store/sqlite/migrations/*)
 
 .DEFAULT_GOAL := help
 
@@ -19,10 +20,20 @@ $(BIN)/brig-agent: $(GO_SOURCES)
 $(BIN)/brig-engine: $(GO_SOURCES)
 	$(STATIC) -o $@ ./cmd/brig-engine
 
+$(BIN)/brig-shim: $(GO_SOURCES)
+	$(STATIC),shim -o $@ ./cmd/brig-shim
+
 $(EMBEDDED)/%.gz: $(BIN)/%
 	gzip -9 -n -c $< > $@.tmp && mv $@.tmp $@
 
-$(BIN)/brig: $(GO_SOURCES) $(EMBEDDED)/brig-agent.gz $(EMBEDDED)/brig-engine.gz
+CONSOLE := ui/dist/index.html
+
+$(CONSOLE): $(shell find ui/src ui/public -type f) ui/index.html ui/package.json ui/package-lock.json ui/tsconfig.json ui/vite.config.ts
+	./.ci/console
+
+console: $(CONSOLE) ## the web console, with Node.js; without it there is none
+
+$(BIN)/brig: $(GO_SOURCES) $(CONSOLE) $(EMBEDDED)/brig-agent.gz $(EMBEDDED)/brig-engine.gz $(EMBEDDED)/brig-shim.gz
 	$(STATIC) -o $@ ./cmd/brig
 
 setup: ## what tests and the demo need of the system
@@ -41,6 +52,9 @@ attack: setup build ## try to get out in every way that is known, and say what c
 lint: ## gofmt, vet, golangci-lint
 	@./.ci/lint
 
+package: build ## a Debian package, a container image and the Python package, in bin/
+	@./.ci/package $(BIN)
+
 bench: build ## measure against bare processes, runsc and docker
 	$(BIN)/brig bench run -n 5 --hits 20
 	BRIG_BIN_DIR=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime $(or $(N),20x) ./engine ./store/sqlite ./bench
@@ -50,6 +64,8 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=30s
 
 docs: build ## regenerate what is generated in docs/
 	$(BIN)/brig openapi | python3 -m json.tool > docs/openapi.json
+	$(BIN)/brig alerts rules > docs/prometheus-rules.yml
+	$(BIN)/brig metrics dashboard > docs/grafana.json
 
 proto: ## regenerate what is generated of .proto files; needs protoc
 	mkdir -p $(BIN)/proto
@@ -60,6 +76,6 @@ proto: ## regenerate what is generated of .proto files; needs protoc
 		api/e2b/envd/process.proto api/e2b/envd/filesystem.proto
 
 clean: ## remove what was built
-	rm -rf $(BIN) $(EMBEDDED)/*.gz
+	rm -rf $(BIN) $(EMBEDDED)/*.gz ui/dist/assets ui/dist/index.html ui/dist/icon.svg
 
-.PHONY: help build setup demo test attack lint bench fuzz docs proto clean
+.PHONY: help build console setup demo test attack lint package bench fuzz docs proto clean
