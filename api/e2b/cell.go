@@ -20,6 +20,9 @@ func (l *lines) event(e brig.CodeEvent) error {
 	case e.Stderr != nil:
 		return l.output("stderr", l.err.Add(e.Stderr))
 	case e.Output != nil:
+		if err := l.told(); err != nil {
+			return err
+		}
 		return l.send(result(e.Output))
 	case e.Error != nil:
 		return l.exception(e.Error.Name, e.Error.Value, e.Error.Traceback)
@@ -27,14 +30,10 @@ func (l *lines) event(e brig.CodeEvent) error {
 	return nil
 }
 
-func (l *lines) output(stream, text string) error {
-	if text == "" {
-		return nil
-	}
-	return l.send(line{Type: stream, Text: &text, Timestamp: stamp()})
-}
-
 func (l *lines) exception(name, value, traceback string) error {
+	if err := l.told(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	l.failed = true
 	l.mu.Unlock()
@@ -89,7 +88,10 @@ func (l *lines) rest() error {
 	if err := l.output("stdout", l.out.Flush()); err != nil {
 		return err
 	}
-	return l.output("stderr", l.err.Flush())
+	if err := l.output("stderr", l.err.Flush()); err != nil {
+		return err
+	}
+	return l.told()
 }
 
 // forms are the keys of a result, by MIME type.

@@ -76,6 +76,10 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 		}
 		s.ended <- context.Cause(ctx)
 		return nil, context.Cause(ctx)
+	case "talk":
+		say(brig.CodeEvent{Stdout: []byte("one\n")}, brig.CodeEvent{Stdout: []byte("two\n")})
+		<-ctx.Done()
+		return nil, ctx.Err()
 	case "wait":
 		<-ctx.Done()
 		s.ended <- ctx.Err()

@@ -82,6 +82,7 @@ type Door struct {
 	contexts  defaultContexts
 	started   time.Time
 	silence   time.Duration // after which a stream of events shows that it lives
+	gather    time.Duration // how long output waits for more of its stream
 	handler   http.Handler
 }
 
@@ -105,7 +106,7 @@ func New(o Options) *Door {
 	if err != nil {
 		o.Log.Warn("e2b: HTTP is not measured", "error", err)
 	}
-	d := &Door{Options: o, ring: door.NewKeyring(o.Keys), templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second}
+	d := &Door{Options: o, ring: door.NewKeyring(o.Keys), templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second, gather: gatherTime}
 	for _, t := range o.Templates {
 		d.templates[t.Name] = t.Fill()
 	}

@@ -46,7 +46,7 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) 
 			return err
 		}
 	}
-	lines, ctx, stop := newLines(w, r, d.silence)
+	lines, ctx, stop := newLines(w, r, d.silence, d.gather)
 	defer stop()
 	res, err := d.run(ctx, s, code, l, lines)
 	if err == nil {
@@ -65,6 +65,7 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) 
 		return err
 	}
 	if r.Context().Err() != nil || d.hasEnded(r, s, err) {
+		_ = lines.told()
 		door.Abort(w) // an answer that just ended would look like a whole one
 		return nil
 	}

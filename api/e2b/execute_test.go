@@ -47,6 +47,22 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
+// Output is told of while the code runs, what came at once in one message.
+func TestGather(t *testing.T) {
+	_, d, srv := serve(t)
+	d.SetGather(100 * time.Millisecond)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := ""
+	for sc := bufio.NewScanner(run(t, ctx, srv.URL, "talk").Body); !strings.Contains(said, "two") && sc.Scan(); {
+		said += sc.Text()
+	}
+	if !strings.Contains(said, `"one\ntwo\n"`) {
+		t.Errorf("%s", said)
+	}
+}
+
 // Code is interrupted when nobody listens any more.
 func TestClientGone(t *testing.T) {
 	s, _, srv := serve(t)

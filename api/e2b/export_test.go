@@ -2,6 +2,9 @@ package e2b
 
 import "time"
 
+// SetGather changes how long output waits for more of its stream.
+func (d *Door) SetGather(gather time.Duration) { d.gather = gather }
+
 // SetSilence changes after how long a stream shows that it lives.
 func (d *Door) SetSilence(silence time.Duration) { d.silence = silence }
 

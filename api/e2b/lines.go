@@ -28,6 +28,9 @@ type lines struct {
 
 	out, err door.Text // these are RunCode's alone
 
+	gather   time.Duration
+	gathered gathered
+
 	mu     sync.Mutex // guards the fields below
 	begun  bool
 	ran    bool
@@ -38,9 +41,9 @@ type lines struct {
 
 // newLines returns a stream, a context that ends when nobody reads it, and
 // what ends its signs of life.
-func newLines(w http.ResponseWriter, r *http.Request, silence time.Duration) (*lines, context.Context, func()) {
+func newLines(w http.ResponseWriter, r *http.Request, silence, gather time.Duration) (*lines, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	l := &lines{w: w, cancel: cancel, silence: silence}
+	l := &lines{w: w, cancel: cancel, silence: silence, gather: gather}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.alive = time.AfterFunc(silence, func() {

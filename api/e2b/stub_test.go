@@ -310,6 +310,7 @@ func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httpt
 		f(&o)
 	}
 	d := e2b.New(o)
+	d.SetGather(time.Hour) // however slow the machine, what belongs together is told together
 	srv := httptest.NewServer(d)
 	t.Cleanup(srv.Close)
 	return s, d, srv
