@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,4 +200,30 @@ func TestTwoServers(t *testing.T) {
 		t.Error(err)
 	}
 	wantOnlyPool(t, s)
+}
+
+// A server that dies in the middle of a removal has removed some of the files:
+// the next one removes the others, when the sandbox is removed again.
+func TestCrashInARemoval(t *testing.T) {
+	dir := dataDir(t)
+	srv := startServer(t, dir)
+	box, err := srv.client().Create(t.Context(), brig.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.client().Stop(t.Context(), string(box.ID), 0); err != nil {
+		t.Fatal(err)
+	}
+	srv.kill()
+	if err := os.Remove(filepath.Join(dir, "sandboxes", string(box.ID), "order.json")); err != nil {
+		t.Fatal(err)
+	}
+	srv = startServer(t, dir)
+	if err := srv.client().Remove(t.Context(), string(box.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	wantNoTraces(t, dir)
 }

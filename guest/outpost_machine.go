@@ -133,10 +133,19 @@ const longestLease = 366 * 24 * time.Hour
 func (o *Outpost) Find(ctx context.Context, k MachineOptions, lease time.Time) (*OutpostMachine, error) {
 	m := o.kept(ctx, k)
 	m.lease = lease
-	if err := m.recall(); err != nil {
-		return nil, err
+	var (
+		r   *wire.Reader
+		end func()
+		s   wire.State
+	)
+	err := m.recall()
+	if err == nil {
+		r, end, s, err = m.watch(ctx)
 	}
-	r, end, s, err := m.watch(ctx)
+	if brig.KindOf(err) == brig.NotFound {
+		// Whoever removed it may have died over that.
+		err = errors.Join(err, os.RemoveAll(m.dir))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -290,6 +290,10 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig
 		return nil, err
 	}
 	if !ok {
+		// Whoever removed it may have died over that.
+		if err := os.RemoveAll(f.dir); err != nil {
+			return nil, fmt.Errorf("remove what is left of %s: %w", id, err)
+		}
 		return nil, unknown
 	}
 	i := newInstance(p, id, o)

@@ -282,6 +282,13 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 		return nil, err
 	}
 	if !ok || !brig.ValidName(string(id)) {
+		if brig.ValidName(string(id)) {
+			// Whoever was making or removing it may have died over that, and
+			// Sweep leaves alone what the caller knows.
+			if err := p.erase(ctx, id); err != nil {
+				return nil, err
+			}
+		}
 		return nil, brig.Errorf(brig.NotFound, "sandbox %s left nothing on this machine", id)
 	}
 	var v handleState
