@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ type exec struct {
 	id       string
 	conn     net.Conn
 	timedOut atomic.Bool
+	ending   sync.WaitGroup // what ends the process, or may yet
 }
 
 // Exec implements the Exec of brig.Instance. It returns ErrLost, wrapped, and
@@ -64,21 +66,33 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 // watch ends the process when its time is over or its caller is gone. The
 // function that it returns ends the watch.
 func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
+	x.ending.Add(1)
 	stopHangup := context.AfterFunc(ctx, func() {
+		defer x.ending.Done()
 		if cmd.Survive {
 			x.conn.Close()
 			return
 		}
 		x.kill(ctx)
 	})
-	clock := func() bool { return true }
+	clock := func() bool { return false }
 	if cmd.Timeout > 0 {
+		x.ending.Add(1)
 		clock = time.AfterFunc(cmd.Timeout, func() {
+			defer x.ending.Done()
 			x.timedOut.Store(true)
 			x.kill(ctx)
 		}).Stop
 	}
-	return func() { stopHangup(); clock() }
+	return func() {
+		for _, stop := range []func() bool{stopHangup, clock} {
+			if stop() {
+				x.ending.Done()
+			}
+		}
+		// The first process ends before the last of its tree.
+		x.ending.Wait()
+	}
 }
 
 // kill tells the agent to kill the process tree, and gives it a moment.
@@ -117,7 +131,7 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 		if _, err := w.Write(p); err != nil {
 			gone = fmt.Errorf("write output: %w", err)
 			if !cmd.Survive {
-				go x.kill(ctx)
+				x.ending.Go(func() { x.kill(ctx) })
 			}
 		}
 	}
