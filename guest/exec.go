@@ -90,8 +90,14 @@ func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
 				x.ending.Done()
 			}
 		}
-		// The first process ends before the last of its tree.
-		x.ending.Wait()
+		// The first process ends before the last of its tree. A kill that is
+		// stuck on its way to the agent has had its time.
+		ended := make(chan struct{})
+		go func() { x.ending.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(cmp.Or(x.g.Grace, killGrace)):
+		}
 	}
 }
 
