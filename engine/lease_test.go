@@ -108,7 +108,9 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 
 // No use and no wish makes a sandbox live longer than the longest life.
 func TestLongestLife(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
+	bounds := brig.DefaultBounds()
+	bounds.MaxLife = 50 * time.Hour // the usual week is half a minute of the engine's ticks
+	bubble(t, engine.Options{Bounds: bounds}, func(t *testing.T, h *house, _ *tricky) {
 		ctx := as(t, brig.Member)
 		made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
 		if err != nil {

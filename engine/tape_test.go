@@ -37,7 +37,8 @@ func (h *heard) on(ev brig.ProcessEvent) error {
 // Followers who come at any time hear everything from where they began, in
 // order, however it was written.
 func TestTape(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
+	bytesOf := rand.NewChaCha8([32]byte{1, 2})
+	rnd := rand.New(bytesOf)
 	for range 4 {
 		tp := newTape()
 		var all []byte
@@ -55,9 +56,7 @@ func TestTape(t *testing.T) {
 				})
 			}
 			p := make([]byte, 1+rnd.IntN(50_000))
-			for j := range p {
-				p[j] = byte(rnd.Uint32())
-			}
+			_, _ = bytesOf.Read(p)
 			tp.write(brig.From(1+rnd.IntN(2)), p)
 			all = append(all, p...)
 		}

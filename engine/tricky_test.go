@@ -249,6 +249,9 @@ func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tr
 			p.Provider = all.Provider
 			all.Provider, all.Pool, all.Capacity, all.KeepRuns = p, o.Pool, o.Capacity, o.KeepRuns
 			all.Screen, all.TypeScript = o.Screen, o.TypeScript
+			if o.Bounds != (brig.Bounds{}) {
+				all.Bounds = o.Bounds
+			}
 			if o.Images != nil {
 				all.Images = o.Images
 			}
