@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -130,6 +131,8 @@ func TestObserved(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The end of a one-shot's machine is told only if it is noticed before the run is over.
+	s.gone = slices.DeleteFunc(s.gone, func(why brig.ExitReason) bool { return why == brig.OutOfMem })
 	if len(s.gone) != 1 || s.gone[0] != brig.Killed || s.made[brig.MadeCaller] != 4 || s.refused["run invalid_argument"] != 1 || len(s.ran) != 5 {
 		t.Errorf("gone %v, made %v, refused %v, %d executions", s.gone, s.made, s.refused, len(s.ran))
 	}
