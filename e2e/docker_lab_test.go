@@ -193,11 +193,12 @@ func dockerRootFS(t testing.TB) string {
 	return name
 }
 
-// dockerRunsc builds gVisor's command line, of the source that brig is built of.
+// dockerRunsc builds gVisor's command line, of the source that brig is built of,
+// and in the same way, so that only what brig has not is compiled.
 func dockerRunsc(t testing.TB, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "runsc")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", name, "gvisor.dev/gvisor/runsc")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", name, "gvisor.dev/gvisor/runsc")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build runsc: %v: %s", err, out)
