@@ -84,7 +84,7 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	dir := t.TempDir()
 	path, trace := filepath.Join(dir, "brig.db"), filepath.Join(dir, "trace")
 	if !fresh {
-		open(t, path).Close()
+		writeMigrated(t, path)
 	}
 	cmd := exec.CommandContext(t.Context(), "strace", "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", "trace="+call, "-e", "inject="+inject,
 		os.Args[0], "-test.run=^TestDiskFaults$")

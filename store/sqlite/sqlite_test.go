@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,9 +41,42 @@ func record(i int) *brig.Record {
 	}
 }
 
+// migrated is a store's file without anything in it, made once: most of the
+// time that a new one takes to open is its migrations.
+var migrated = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "brig-store-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "brig.db")
+	s, err := sqlite.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// writeMigrated puts a copy of it at path.
+func writeMigrated(t testing.TB, path string) {
+	t.Helper()
+	b, err := migrated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) brig.Store {
-		return open(t, filepath.Join(t.TempDir(), "brig.db"))
+		path := filepath.Join(t.TempDir(), "brig.db")
+		writeMigrated(t, path)
+		return open(t, path)
 	})
 }
 
