@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -37,12 +38,22 @@ func (f failure) top() string {
 	return f.pkg + " " + name
 }
 
+// timed is a test and how long it took, in seconds.
+type timed struct {
+	test    string
+	elapsed float64
+}
+
+// slowest is how many tests are named for their time.
+const slowest = 25
+
 // results is what tests came to.
 type results struct {
 	passed, skipped int
 	failures        []failure
 	skips           []string
 	packages        []string // a line for each
+	took            []timed
 	noise           []string // of the go command itself
 }
 
@@ -83,6 +94,9 @@ func read(from io.Reader) *results {
 			continue
 		}
 		key := e.Package + " " + e.Test
+		if e.Elapsed > 0 && e.Test != "" && !strings.Contains(e.Test, "/") {
+			r.took = append(r.took, timed{key, e.Elapsed})
+		}
 		switch e.Action {
 		case "output", "build-output":
 			output[key] = append(output[key], e.Output)
@@ -202,6 +216,10 @@ func (r *results) print(unsteady map[string]bool) bool {
 		if !left[f.pkg] && !slices.ContainsFunc(r.failures, func(t failure) bool { return t.pkg == f.pkg && unsteady[t.top()] }) {
 			crashed++ // it did not build, or ended before its tests did
 		}
+	}
+	slices.SortFunc(r.took, func(a, b timed) int { return cmp.Compare(b.elapsed, a.elapsed) })
+	for _, t := range r.took[:min(slowest, len(r.took))] {
+		fmt.Printf("took %6.1fs %s\n", t.elapsed, t.test)
 	}
 	slices.Sort(r.skips)
 	for _, s := range r.skips {
