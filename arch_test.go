@@ -47,6 +47,7 @@ var tiers = []struct {
 	{"door", 2, "toolkit of doors"},
 	{"door/wire", 2, "JSON forms that a door and its client share"},
 	{"provider/providertest", 2, "conformance suite"},
+	{"provider/ssh/sshtest", 2, "a machine behind SSH, for tests"},
 	{"door/transcript", 2, "conformance suite"},
 	{"provider/agentrun/agentruntest", 2, "a double of a service, for tests"},
 	{"store/storetest", 2, "conformance suite"},

@@ -13,13 +13,14 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/provider/providertest"
+	"github.com/brig-run/brig/provider/ssh/sshtest"
 )
 
 func TestConformance(t *testing.T) {
-	s := startSSHD(t)
+	s := sshtest.Start(t)
 	agent, dir := providertest.Agent(t), t.TempDir()
-	p := openSSH(t, agent, dir, s.config())
-	t.Cleanup(func() { tidy(t, openSSH(t, agent, dir, s.config())) })
+	p := openSSH(t, agent, dir, configOf(s))
+	t.Cleanup(func() { tidy(t, openSSH(t, agent, dir, configOf(s))) })
 	img, err := p.Image(t.Context(), brig.HostImage)
 	if err != nil {
 		t.Fatal(err)
@@ -31,17 +32,17 @@ func TestConformance(t *testing.T) {
 			"Freeze": noFreezer, "UplinkFrozen": noFreezer,
 			"FilesFull": "the layer of files is a folder of the machine's disk",
 		},
-		Next: func(t *testing.T) brig.Provider { return openSSH(t, agent, dir, s.config()) },
+		Next: func(t *testing.T) brig.Provider { return openSSH(t, agent, dir, configOf(s)) },
 	})
 }
 
 // A machine that is not the known one is not let anything know.
 func TestHostKeys(t *testing.T) {
-	s := startSSHD(t)
+	s := sshtest.Start(t)
 	agent := providertest.Agent(t)
-	_, other := key(t, "")
+	_, other := sshtest.Key(t, "")
 	check := func(change func(*Config)) error {
-		c := s.config()
+		c := configOf(s)
 		change(c)
 		p, err := open(t.Context(), brig.Site{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
 		if err != nil {
@@ -56,11 +57,11 @@ func TestHostKeys(t *testing.T) {
 	}
 	for what, change := range map[string]func(*Config){
 		"known":       func(*Config) {}, // the control of what is refused
-		"fingerprint": func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(s.hostKey) },
+		"fingerprint": func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(s.HostKey) },
 		"one of several lines": func(c *Config) {
 			c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(other)) + c.KnownHosts
 		},
-		"password": func(c *Config) { c.PrivateKey, c.Password = "", password },
+		"password": func(c *Config) { c.PrivateKey, c.Password = "", sshtest.Password },
 	} {
 		if err := check(change); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -71,14 +72,14 @@ func TestHostKeys(t *testing.T) {
 		field  string
 		change func(*Config)
 	}{
-		"another key":         {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = s.line(other) }},
-		"another machine's":   {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(s.hostKey)) }},
+		"another key":         {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = s.Line(other) }},
+		"another machine's":   {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(s.HostKey)) }},
 		"a revoked key":       {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "@revoked " + c.KnownHosts }},
 		"no known hosts":      {brig.ConnectionFailed, "known_hosts", func(c *Config) { c.KnownHosts = "what is this" }},
 		"another fingerprint": {brig.ConnectionFailed, "fingerprint", func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(other) }},
 		"nothing known":       {brig.InvalidConfig, "known_hosts", func(c *Config) { c.KnownHosts = "" }},
 		"a wrong password":    {brig.InvalidConfig, "password", func(c *Config) { c.PrivateKey, c.Password = "", "wrong" }},
-		"a stranger's key":    {brig.InvalidConfig, "private_key", func(c *Config) { c.PrivateKey, _ = key(t, "") }},
+		"a stranger's key":    {brig.InvalidConfig, "private_key", func(c *Config) { c.PrivateKey, _ = sshtest.Key(t, "") }},
 		"no such account":     {brig.InvalidConfig, "private_key", func(c *Config) { c.Username = "nobody-there" }},
 	} {
 		err := brig.AsError(check(c.change))
@@ -90,8 +91,8 @@ func TestHostKeys(t *testing.T) {
 
 // The agent is brought again where somebody has tidied up.
 func TestAgentGone(t *testing.T) {
-	s := startSSHD(t)
-	p := openSSH(t, providertest.Agent(t), t.TempDir(), s.config())
+	s := sshtest.Start(t)
+	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
 	t.Cleanup(func() { tidy(t, p) })
 	if err := p.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestAgentGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.hangUp(t)
+	s.HangUp(t)
 	if err := os.Remove(agent); err != nil {
 		t.Fatal(err)
 	}
@@ -129,10 +130,10 @@ func TestDeadHost(t *testing.T) {
 	}
 	closed.Close()
 	for what, l := range map[string]net.Listener{"silent": silent, "closed": closed} {
-		_, k := key(t, "")
-		s := &sshd{port: l.Addr().(*net.TCPAddr).Port, hostKey: k}
-		s.clientKey, _ = key(t, "")
-		c := s.config()
+		_, k := sshtest.Key(t, "")
+		s := &sshtest.Server{Port: l.Addr().(*net.TCPAddr).Port, HostKey: k}
+		s.ClientKey, _ = sshtest.Key(t, "")
+		c := configOf(s)
 		c.Timeout = 1
 		p := openSSH(t, agent, t.TempDir(), c)
 		begin := time.Now()
@@ -150,8 +151,8 @@ func TestDeadHost(t *testing.T) {
 // A connection that is lost while a command runs ends the command, and what is
 // left is ended before anybody is told.
 func TestConnectionLost(t *testing.T) {
-	s := startSSHD(t)
-	p := openSSH(t, providertest.Agent(t), t.TempDir(), s.config())
+	s := sshtest.Start(t)
+	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
 	t.Cleanup(func() { tidy(t, p) })
 	sandbox := func(id brig.ID) brig.Instance {
 		in, err := p.Create(t.Context(), id, brig.Spec{Name: "x", Limits: brig.DefaultBounds().Default}, time.Now().Add(5*time.Minute))
@@ -173,7 +174,7 @@ func TestConnectionLost(t *testing.T) {
 	}
 	in := sandbox("lost")
 	begin := time.Now()
-	_, out, err := exec(in, func() { s.hangUp(t) })
+	_, out, err := exec(in, func() { s.HangUp(t) })
 	if kind := brig.KindOf(err); kind != brig.FailedPrecondition && kind != brig.ConnectionFailed || out != "" || time.Since(begin) > 20*time.Second {
 		t.Errorf("after %v: %q, %v", time.Since(begin), out, err)
 	}
@@ -201,7 +202,7 @@ func (r *renamed) Exec(ctx context.Context, id string, cmd brig.Command, sio bri
 }
 
 func TestConfigRules(t *testing.T) {
-	private, public := key(t, "secret")
+	private, public := sshtest.Key(t, "secret")
 	good := Config{
 		Host: "h", Port: 22, Username: "u", PrivateKey: private, Passphrase: "secret", KnownHosts: "h " + string(ssh.MarshalAuthorizedKey(public)),
 		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
@@ -223,5 +224,41 @@ func TestConfigRules(t *testing.T) {
 		if wrong := c.Wrong(); len(wrong) != 1 || wrong[0].Field != field || strings.Contains(wrong[0].Message, private) {
 			t.Errorf("%s: %+v", field, wrong)
 		}
+	}
+}
+
+// configOf is one with which a server lets in who it should.
+func configOf(s *sshtest.Server) *Config {
+	return &Config{
+		Host: "127.0.0.1", Port: s.Port, Username: "root", PrivateKey: s.ClientKey, KnownHosts: s.Line(s.HostKey),
+		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
+	}
+}
+
+// openSSH opens a provider. What it leaves on the machine goes with the test
+// that was the first to open it in its folder.
+func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
+	t.Helper()
+	p, err := open(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// tidy ends the keeper, and removes what it left.
+func tidy(t *testing.T, p *Provider) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	agent, err := p.bring(ctx)
+	if err == nil {
+		err = p.post(keeper(agent)).Quit(ctx)
+	}
+	if err == nil {
+		_, err = p.line.run(ctx, "rm -rf "+quote(p.dir), nil)
+	}
+	if err != nil {
+		t.Errorf("tidy up: %v", err)
 	}
 }

@@ -1,8 +1,9 @@
-package ssh
+// Package sshtest starts a machine that is reached by SSH: a real OpenSSH
+// server on this machine's loopback, for tests.
+package sshtest
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -17,23 +18,23 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/brig-run/brig"
 )
 
-// password is the one of the account that sshd lets in.
-const password = "a password for a test"
+// Password is the one of the account that a server lets in, which is root.
+const Password = "a password for a test"
 
-// sshd is a real OpenSSH server on this machine's loopback.
-type sshd struct {
-	cmd       *exec.Cmd
-	port      int
-	hostKey   ssh.PublicKey
-	clientKey string
+// Server is an OpenSSH server with keys, a configuration and passwords of its
+// own.
+type Server struct {
+	Port      int
+	HostKey   ssh.PublicKey
+	ClientKey string // as PEM; who has it is let in
+
+	cmd *exec.Cmd
 }
 
-// key makes a key, as PEM and as its public part.
-func key(t *testing.T, passphrase string) (private string, public ssh.PublicKey) {
+// Key makes a key, as PEM and as its public part.
+func Key(t testing.TB, passphrase string) (private string, public ssh.PublicKey) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -53,20 +54,20 @@ func key(t *testing.T, passphrase string) (private string, public ssh.PublicKey)
 	return string(pem.EncodeToMemory(block)), public
 }
 
-// startSSHD starts a server with keys, a configuration and passwords of its own.
-func startSSHD(t *testing.T) *sshd {
+// Start starts a server, which ends with the test.
+func Start(t testing.TB) *Server {
 	t.Helper()
 	program := "/usr/sbin/sshd"
 	if _, err := os.Stat(program); err != nil || os.Getuid() != 0 {
 		t.Skip("needs root, and openssh-server: make setup")
 	}
 	dir := t.TempDir()
-	s := &sshd{}
+	s := &Server{}
 	var hostPrivate string
-	hostPrivate, s.hostKey = key(t, "")
-	clientPrivate, clientPublic := key(t, "")
-	s.clientKey = clientPrivate
-	hash, err := exec.Command("openssl", "passwd", "-6", password).Output()
+	hostPrivate, s.HostKey = Key(t, "")
+	clientPrivate, clientPublic := Key(t, "")
+	s.ClientKey = clientPrivate
+	hash, err := exec.Command("openssl", "passwd", "-6", Password).Output()
 	if err != nil {
 		t.Fatalf("hash a password: %v", err)
 	}
@@ -74,7 +75,7 @@ func startSSHD(t *testing.T) *sshd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.port = l.Addr().(*net.TCPAddr).Port
+	s.Port = l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	file := func(name, content string) string {
 		name = filepath.Join(dir, name)
@@ -93,7 +94,7 @@ StrictModes no
 PermitRootLogin yes
 PasswordAuthentication yes
 LogLevel ERROR
-`, s.port, file("host_key", hostPrivate), file("authorized_keys", string(ssh.MarshalAuthorizedKey(clientPublic)))))
+`, s.Port, file("host_key", hostPrivate), file("authorized_keys", string(ssh.MarshalAuthorizedKey(clientPublic)))))
 	shadow := file("shadow", "root:"+strings.TrimSpace(string(hash))+":19000:0:99999:7:::\n")
 	// The machine's own passwords stay what they are.
 	s.cmd = exec.Command("unshare", "-m", "/bin/sh", "-c", fmt.Sprintf("mkdir -p /run/sshd && mount --bind %s /etc/shadow && exec %s -D -e -f %s", shadow, program, config))
@@ -103,12 +104,12 @@ LogLevel ERROR
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.hangUp(t)
+		s.HangUp(t)
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 	})
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)))
 		if err == nil {
 			c.Close()
 			return s
@@ -119,8 +120,8 @@ LogLevel ERROR
 	}
 }
 
-// hangUp kills what serves connections, as a machine that crashes would.
-func (s *sshd) hangUp(t *testing.T) {
+// HangUp kills what serves connections, as a machine that crashes would.
+func (s *Server) HangUp(t testing.TB) {
 	t.Helper()
 	out, err := exec.Command("ps", "-o", "pid=", "--ppid", strconv.Itoa(s.cmd.Process.Pid)).Output()
 	if err != nil {
@@ -137,43 +138,7 @@ func (s *sshd) hangUp(t *testing.T) {
 	}
 }
 
-// config is one with which the server lets in who it should.
-func (s *sshd) config() *Config {
-	return &Config{
-		Host: "127.0.0.1", Port: s.port, Username: "root", PrivateKey: s.clientKey, KnownHosts: s.line(s.hostKey),
-		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
-	}
-}
-
-// line is a line of known_hosts.
-func (s *sshd) line(k ssh.PublicKey) string {
-	return fmt.Sprintf("[127.0.0.1]:%d %s", s.port, ssh.MarshalAuthorizedKey(k))
-}
-
-// openSSH opens a provider. What it leaves on the machine goes with the test
-// that was the first to open it in its folder.
-func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
-	t.Helper()
-	p, err := open(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-// tidy ends the keeper, and removes what it left.
-func tidy(t *testing.T, p *Provider) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	agent, err := p.bring(ctx)
-	if err == nil {
-		err = p.post(keeper(agent)).Quit(ctx)
-	}
-	if err == nil {
-		_, err = p.line.run(ctx, "rm -rf "+quote(p.dir), nil)
-	}
-	if err != nil {
-		t.Errorf("tidy up: %v", err)
-	}
+// Line is the line of known_hosts that says that the server has this key.
+func (s *Server) Line(k ssh.PublicKey) string {
+	return fmt.Sprintf("[127.0.0.1]:%d %s", s.Port, ssh.MarshalAuthorizedKey(k))
 }
