@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,10 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/provider/agentrun"
+	"github.com/brig-run/brig/provider/agentrun/agentruntest"
 	"github.com/brig-run/brig/provider/providertest"
+	"github.com/brig-run/brig/provider/ssh/sshtest"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
@@ -180,24 +184,54 @@ func TestProviderSwitches(t *testing.T) {
 	t.Logf("%d runs: %v", runs, count)
 }
 
-// Programs come to the same through a server, wherever it has them run.
+// Programs come to the same through a server, wherever it has them run. Each
+// provider is configured as an administrator would, with a program run there
+// first, and forgotten again.
 func TestProvidersAgree(t *testing.T) {
-	lab := startDocker(t)
+	needRoot(t)
 	b := startManager(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
-	// Its containers go before their engine does.
-	t.Cleanup(func() { _ = a.stop() })
-	a.configure(elsewhere, map[string]any{"endpoint": b.url})
-	a.configure("docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
-	a.configure("local", map[string]any{"accept_no_isolation": true})
-	key, err := os.ReadFile(filepath.Join(b.dir, "e2b.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.configure("e2b", map[string]any{"api_url": b.server.url, "sandbox_url": b.server.url, "api_key": strings.TrimSpace(string(key))})
 	svc := a.client()
-	for _, id := range []string{here, elsewhere, "docker", "local", "e2b"} {
+	for id, fields := range map[string]func(t *testing.T) map[string]any{
+		here:      nil, // it is always there
+		elsewhere: func(*testing.T) map[string]any { return map[string]any{"endpoint": b.url} },
+		"docker": func(t *testing.T) map[string]any {
+			lab := startDocker(t)
+			return map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"}
+		},
+		"local": func(*testing.T) map[string]any { return map[string]any{"accept_no_isolation": true} },
+		"ssh": func(t *testing.T) map[string]any {
+			dir := t.TempDir() // of the agent there, which ends with it
+			m := sshtest.Start(t)
+			return map[string]any{
+				"host": "127.0.0.1", "port": m.Port, "username": "root", "private_key": m.ClientKey,
+				"known_hosts": m.Line(m.HostKey), "work_dir": dir,
+			}
+		},
+		"e2b": func(t *testing.T) map[string]any {
+			key, err := os.ReadFile(filepath.Join(b.dir, "e2b.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return map[string]any{"api_url": b.server.url, "sandbox_url": b.server.url, "api_key": strings.TrimSpace(string(key))}
+		},
+		agentrun.Name: func(t *testing.T) map[string]any {
+			dir := t.TempDir()
+			double := httptest.NewServer(agentruntest.New(agentruntest.Options{
+				ID: "LTAI-e2e", Secret: "a secret of the double", Region: "cn-hangzhou",
+				Machine: func(string) (agentruntest.Machine, error) { return agentruntest.NewLocal(dir) },
+			}))
+			t.Cleanup(double.Close)
+			return map[string]any{
+				"access_key_id": "LTAI-e2e", "access_key_secret": "a secret of the double", "account_id": "1",
+				"control_endpoint": double.URL, "data_endpoint": double.URL, "allow_private": true,
+			}
+		},
+	} {
 		t.Run(id, func(t *testing.T) {
+			if fields != nil {
+				a.lend(t, id, fields(t))
+			}
 			providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
 				p.Placement = brig.Placement{Provider: id, Only: true}
 				o, err := svc.Run(ctx, p, brig.IO{})
@@ -208,6 +242,30 @@ func TestProvidersAgree(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lend has a server know a provider, which works, for the time of a test.
+func (s *server) lend(t *testing.T, id string, fields map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc := s.client()
+	if _, err := svc.ConfigureProvider(t.Context(), brig.ProviderConfig{ID: id, Config: raw, Test: true}); err != nil {
+		t.Fatalf("configure %s: %v", id, err)
+	}
+	t.Cleanup(func() {
+		// The last program's sandbox goes after its answer has come.
+		err := svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
+		for end := time.Now().Add(30 * time.Second); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+			err = svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
+		}
+		if err != nil {
+			t.Errorf("forget %s: %v", id, err)
+		}
+	})
 }
 
 // What somebody writes into the database holds within a second.
