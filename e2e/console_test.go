@@ -9,11 +9,11 @@ import (
 )
 
 // An administrator's way through the console, in a browser: from the key to a
-// provider that is configured, tried and active, a program, a sandbox that is
-// watched, the audit log, and out again.
+// provider that is configured, tried and active, whose secret is not told, a program
+// that is watched, a sandbox, the audit log, and out again.
 func TestConsole(t *testing.T) {
 	needRoot(t)
-	consoleChecks(t, startServer(t, dataDir(t)), 14, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, dataDir(t), "timeout: 20s"))
+	consoleChecks(t, startServer(t, dataDir(t)), 18, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, dataDir(t), "timeout: 20s"))
 }
 
 // The console shows what sandboxes, tenants and strangers wrote as text, and

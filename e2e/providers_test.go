@@ -117,6 +117,9 @@ func TestProviderDies(t *testing.T) {
 		if !strings.HasPrefix(r.Reason, "fallback: "+elsewhere) {
 			t.Errorf("run %d went to %s because of %q", i, r.Provider, r.Reason)
 		}
+		if len(r.Attempts) > 1 {
+			t.Errorf("run %d was tried in vain more than once: %+v", i, r.Attempts)
+		}
 		for _, x := range r.Attempts {
 			tried++
 			if x.Provider != elsewhere || x.Message == "" || x.Code != brig.ConnectionFailed.Code() && x.Code != brig.Unavailable.Code() {

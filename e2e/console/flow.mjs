@@ -1,4 +1,6 @@
 // What an administrator does in the console, from logging in to logging out.
+import { createHash } from 'node:crypto'
+
 import { api, login, open, shot, url, visit } from './browser.mjs'
 import { assert, check, eventually, run } from './harness.mjs'
 
@@ -94,10 +96,57 @@ step('run a program there', async () => {
   assert.match(await page.getByTestId('output').innerText(), /hello from/)
 })
 
-step('make a sandbox at home', async () => {
+step('the secret of a provider', async () => {
+  const secret = 'known-to-nobody-but-the-server-4242'
+  const given = { access_key_id: 'LTAI-e2e', access_key_secret: secret, account_id: '1431999136518149', control_endpoint: 'http://127.0.0.1:1', data_endpoint: 'http://127.0.0.1:1', allow_private: true }
+  const saved = await api('PUT', '/v1/providers/aliyun_codeinterpreter', { config: given })
+  assert.equal(saved.status, 200, saved.text)
+  const answers = []
+  const listen = (r) => r.url().includes('/v1/') && answers.push(r.text().catch(() => ''))
+  page.on('response', listen)
+  await page.reload()
+  await visit(page, 'Providers')
+  await page.getByTestId('provider-aliyun_codeinterpreter').getByRole('button', { name: 'Settings' }).click()
+  await form.waitFor()
+  await shot(page, 'provider-secret')
+  const values = await form.locator('input, textarea').evaluateAll((all) => all.map((e) => e.value))
+  assert.ok(values.includes('****4242'), `${values}`)
+  assert.ok(values.includes('LTAI-e2e'), `what is no secret is not there either: ${values}`)
+  page.off('response', listen)
+  const said = (await Promise.all(answers)).join('\n')
+  assert.ok(said.includes('****4242'), 'the page was told of no such provider')
+  for (const [where, text] of Object.entries({ inputs: values.join('\n'), page: await page.content(), answers: said })) assert.ok(!text.includes(secret.slice(0, -4)), `the secret is in the ${where}`)
+  await page.keyboard.press('Escape')
+  await form.waitFor({ state: 'hidden' })
+})
+
+const program = 'import time\nprint("at first", flush=True)\ntime.sleep(5)\nprint("at last")\n'
+
+step('watch a program live', async () => {
   await visit(page, 'Providers')
   await page.getByTestId('provider-gvisor').getByRole('button', { name: 'Activate' }).click()
   await page.getByTestId('provider-gvisor').getByText('active', { exact: true }).waitFor()
+  await visit(page, 'Run')
+  await page.getByRole('textbox', { name: 'Code' }).fill(program)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  const output = page.getByTestId('output')
+  await output.getByText('at first').waitFor()
+  assert.equal(await page.getByTestId('outcome').count(), 0, 'it is over when it is first seen')
+  assert.doesNotMatch(await output.innerText(), /at last/)
+  await shot(page, 'run-live')
+  await page.getByTestId('outcome').waitFor()
+  assert.match(await output.innerText(), /at first\s+at last/)
+})
+
+step('its lines in the audit log', async () => {
+  await visit(page, 'Audit')
+  await page.getByLabel('Filter').fill(createHash('sha256').update(program).digest('hex'))
+  for (const phase of ['intent', 'outcome']) await page.getByRole('row', { name: new RegExp(`\\brun\\b.*\\b${phase}\\b`, 'i') }).waitFor()
+  assert.equal(await page.getByRole('row').count(), 3, 'the head, and a line of before and one of after')
+  await shot(page, 'audit-run')
+})
+
+step('make a sandbox at home', async () => {
   await visit(page, 'Sandboxes')
   await page.getByText('There are no sandboxes.').waitFor()
   await page.getByRole('button', { name: 'Create' }).click()
@@ -140,7 +189,7 @@ step('its files, processes and logs', async () => {
   await shot(page, 'logs')
 })
 
-step('its lines in the audit log', async () => {
+step('the lines of a sandbox in the audit log', async () => {
   const { json: box } = await api('GET', '/v1/sandboxes/box')
   await visit(page, 'Audit')
   await page.getByLabel('Sandbox id').fill(box.id)
