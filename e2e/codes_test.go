@@ -246,6 +246,9 @@ alerts:
 	if m := s.scrape(); m.sum("brig_alerts_firing", `alert="BrigProviderDown"`) != 1 || m.sum("brig_provider_up") != 0 {
 		t.Error("the metrics do not say that the provider is down")
 	}
+	if m := s.scrape(); m.sum("brig_pool_ready") != 0 || m.sum("brig_pool_failures_total") < 1 || m.sum("brig_pool_utilisation_ratio") < 1 {
+		t.Error("the metrics do not say that nothing waits, and why")
+	}
 	mend()
 	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
 		wait(name, "resolved")

@@ -110,17 +110,20 @@ region: test-1
 screening: {mode: deny, python: {calls: [eval], imports: [subprocess]}, others: true}
 rates: {gvisor: {per_call: 1, per_second: 2, per_gib_second: 4}}
 metrics: {trial: 1s}
+alerts: {every: 500ms}
 `))
+	day := brig.DayOf(time.Now())
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the server's log: %s", s.errs)
 		}
 	})
 	before := s.scrape()
-	lines := 0
+	lines, answers := 0, map[int]int{}
 	for _, w := range workload {
 		for range w.n {
 			lines++
+			answers[w.http]++
 			if status, body := s.do("POST", "/v1/run", w.body); status != w.http || w.code != "" && !strings.Contains(body, w.code) {
 				t.Errorf("%s: %d %s", w.name, status, body)
 			}
@@ -139,6 +142,7 @@ metrics: {trial: 1s}
 	small.key = key.Secret
 	for i, want := range []int{200, 429} {
 		lines++
+		answers[want]++
 		if status, body := small.do("POST", "/v1/run", `{"command":["true"]}`); status != want {
 			t.Errorf("run %d of the small tenant: %d %s", i, status, body)
 		}
@@ -187,6 +191,7 @@ metrics: {trial: 1s}
 			t.Errorf("%s is %v, want %v", what, got, want)
 		}
 	}
+	near("mean", m.sum("brig_execution_mean_seconds", `provider="gvisor"`), m.sum("brig_execution_seconds_sum")/(ran-1))
 	near("success", m.sum("brig_execution_success_ratio", `provider="gvisor"`), good/(ran-1))
 	near("error rate", m.sum("brig_execution_error_ratio", `provider="gvisor"`), erred/(ran-1))
 	near("availability", m.sum("brig_availability_ratio", `provider="gvisor"`), 1)
@@ -224,9 +229,15 @@ metrics: {trial: 1s}
 	if math.Abs(used-cost) > 1e-6 {
 		t.Errorf("the usage says %v, the metric %v", used, cost)
 	}
+	s.doorMetrics(t, answers)
 	s.liveMetrics(t)
 	s.hostMetrics(t, before)
+	s.fixedMetrics(t)
 	s.trialMetrics(t)
+	s.queueMetrics(t)
+	s.poolMetrics(t)
+	s.costMetrics(t, day)
+	s.everyMetric(t)
 	checkWithPromtool(t, s)
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
