@@ -20,7 +20,7 @@ func TestConsole(t *testing.T) {
 // nothing of it runs.
 func TestConsoleHostile(t *testing.T) {
 	needRoot(t)
-	consoleChecks(t, startServer(t, dataDir(t)), 8, "hostile.mjs")
+	consoleChecks(t, startServer(t, dataDir(t)), 9, "hostile.mjs")
 }
 
 // The console is used without a mouse, says what is not there, and that its

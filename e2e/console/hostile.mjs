@@ -157,6 +157,35 @@ check('every other page', async () => {
   await form.getByRole('button', { name: 'Save' }).click()
   await form.getByRole('alert').waitFor()
   await quiet('errors of a form')
+  await page.keyboard.press('Escape')
+  await form.waitFor({ state: 'hidden' })
+})
+
+check('every field of every provider', async () => {
+  const { json } = await api('GET', '/v1/providers')
+  const form = page.getByRole('dialog')
+  let filled = 0
+  for (const p of json.providers.filter((p) => p.fields?.length)) {
+    for (const f of p.fields.filter((f) => f.type === 'string')) {
+      for (const text of payloads) {
+        const r = await api('PUT', `/v1/providers/${p.id}`, { config: { [f.name]: text }, test: true })
+        assert.ok(r.status >= 400 && r.status < 600 && r.status !== 500, `${p.id}.${f.name}: ${r.status} ${r.text}`)
+      }
+    }
+    await page.getByTestId(`provider-${p.id}`).getByRole('button', { name: /Settings|Configure/ }).click()
+    await form.waitFor()
+    for (const input of await form.locator('textarea:visible, input:visible:not([type=checkbox]):not([inputmode]):not([readonly]):not([disabled])').all()) {
+      await input.fill(payloads[filled++ % payloads.length])
+    }
+    await quiet(`the fields of ${p.id}`)
+    await form.getByRole('button', { name: 'Save' }).click()
+    await form.getByRole('alert').first().waitFor()
+    await quiet(`what is wrong with the fields of ${p.id}`)
+    await shot(page, `hostile-fields-${p.id}`)
+    await page.keyboard.press('Escape')
+    await form.waitFor({ state: 'hidden' })
+  }
+  assert.ok(filled > 40, `only ${filled} fields were filled in`)
 })
 
 check('nothing was tried', async () => {
