@@ -207,21 +207,8 @@ func TestProvidersAgree(t *testing.T) {
 			return map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"}
 		},
 		"local": func(*testing.T) map[string]any { return map[string]any{"accept_no_isolation": true} },
-		"ssh": func(t *testing.T) map[string]any {
-			dir := t.TempDir() // of the agent there, which ends with it
-			m := sshtest.Start(t)
-			return map[string]any{
-				"host": "127.0.0.1", "port": m.Port, "username": "root", "private_key": m.ClientKey,
-				"known_hosts": m.Line(m.HostKey), "work_dir": dir,
-			}
-		},
-		"e2b": func(t *testing.T) map[string]any {
-			key, err := os.ReadFile(filepath.Join(b.dir, "e2b.key"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return map[string]any{"api_url": b.server.url, "sandbox_url": b.server.url, "api_key": strings.TrimSpace(string(key))}
-		},
+		"ssh":   behindSSH,
+		"e2b":   func(t *testing.T) map[string]any { return cloudOf(t, b.server) },
 		agentrun.Name: func(t *testing.T) map[string]any {
 			dir := t.TempDir()
 			double := httptest.NewServer(agentruntest.New(agentruntest.Options{
@@ -249,6 +236,27 @@ func TestProvidersAgree(t *testing.T) {
 			})
 		})
 	}
+}
+
+// behindSSH starts a machine, and is how a server is told of it.
+func behindSSH(t *testing.T) map[string]any {
+	t.Helper()
+	dir := t.TempDir() // of the agent there, which ends with it
+	m := sshtest.Start(t)
+	return map[string]any{
+		"host": "127.0.0.1", "port": m.Port, "username": "root", "private_key": m.ClientKey,
+		"known_hosts": m.Line(m.HostKey), "work_dir": dir,
+	}
+}
+
+// cloudOf is how a server is told of another, as E2B's cloud.
+func cloudOf(t *testing.T, other *server) map[string]any {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(other.dir, "e2b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"api_url": other.url, "sandbox_url": other.url, "api_key": strings.TrimSpace(string(key))}
 }
 
 // lend has a server know a provider, which works, for the time of a test.

@@ -13,8 +13,11 @@ import (
 func TestWorkspaceAtEveryProvider(t *testing.T) {
 	lab := startDocker(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
-	a.configure("docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
-	a.configure("local", map[string]any{"accept_no_isolation": true})
+	b := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
+	a.lend(t, "docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
+	a.lend(t, "local", map[string]any{"accept_no_isolation": true})
+	a.lend(t, "ssh", behindSSH(t))
+	a.lend(t, "e2b", cloudOf(t, b))
 	svc, ctx := a.client(), t.Context()
 	if _, err := svc.CreateWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
@@ -46,7 +49,7 @@ func TestWorkspaceAtEveryProvider(t *testing.T) {
 		return string(res.Stdout.Head)
 	}
 	want := in(here, makeTree+sumTree)
-	for i, provider := range []string{"docker", "local", here, "local", "docker", here} {
+	for i, provider := range []string{"docker", "local", "ssh", here, "e2b", "local", "docker", "e2b", "ssh", here} {
 		if got := in(provider, sumTree); got != want {
 			t.Errorf("at %s there is\n%s, want\n%s", provider, got, want)
 		}
@@ -61,7 +64,7 @@ func TestWorkspaceAtEveryProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if b, err := io.ReadAll(r); err != nil || string(b) != "docker\nlocal\ngvisor\nlocal\ndocker\ngvisor\n" {
+	if b, err := io.ReadAll(r); err != nil || string(b) != "docker\nlocal\nssh\ngvisor\ne2b\nlocal\ndocker\ne2b\nssh\ngvisor\n" {
 		t.Errorf("what they wrote is %q, %v", b, err)
 	}
 }
