@@ -49,7 +49,8 @@ type Result struct {
 	// ExitCode is the program's own; 128+n when signal n ended it, 124 when
 	// its time ran out, 137 when its memory did.
 	ExitCode int
-	// Signal is the name of the signal that ended it ("SIGKILL"), if one did.
+	// Signal is the name of the signal that ended it ("SIGKILL"), if one did. Of
+	// one whose time ran out it is left out, unless it was asked to end first.
 	Signal string
 	// TimedOut and OOMKilled are facts of the host.
 	TimedOut  bool

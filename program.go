@@ -89,8 +89,13 @@ type Program struct {
 	Placement Placement
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
-	User    string
-	Labels  map[string]string
+	// Grace is how long code whose time is over may take to end by itself: it is
+	// sent SIGTERM, and killed when that is over too, which Outcome.Signal says.
+	// Default none: it is killed at once. A provider that is given whole programs
+	// ends them in its own way.
+	Grace  time.Duration
+	User   string
+	Labels map[string]string
 }
 
 // Step is where a cell stands in a notebook whose every cell has a sandbox of

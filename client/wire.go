@@ -68,7 +68,8 @@ func fromCommand(c brig.Command) wire.ExecRequest {
 func fromProgram(p brig.Program) wire.RunRequest {
 	out := wire.RunRequest{
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: wire.Object(p.Arguments),
-		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), User: p.User, Name: p.Name, Labels: p.Labels,
+		Env: p.Env, Limits: fromLimits(p.Limits), TimeoutMS: millis(p.Timeout), GraceMS: millis(p.Grace),
+		User: p.User, Name: p.Name, Labels: p.Labels,
 		Egress: wire.FromEgress(p.Egress), Secrets: wire.FromSecrets(p.Secrets),
 		Workspace: wire.FromWorkspaceUse(p.Workspace), Require: wire.FromRequirement(p.Require), Placement: wire.FromPlacement(p.Placement),
 	}

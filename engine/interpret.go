@@ -30,6 +30,8 @@ type attempt struct {
 
 	mu       sync.Mutex // guards the fields below
 	timedOut bool
+	asked    bool  // to end, its time being over
+	deaf     bool  // to that
 	gone     error // of the caller
 }
 
@@ -49,7 +51,7 @@ func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO)
 	a.feed(sio.Stdin)
 	begin := time.Now()
 	defer context.AfterFunc(ctx, func() { a.stop(context.Cause(ctx), false) })()
-	defer time.AfterFunc(j.cmd.Timeout, func() { a.stop(nil, true) }).Stop()
+	defer a.clock(j.cmd.Timeout, j.grace)()
 	_, s := span.Start(ctx, "guest.program")
 	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output, Message: a.step.message})
 	a.res.Duration = time.Since(begin)
@@ -102,6 +104,48 @@ func (a *attempt) output(from brig.From, p []byte) {
 	}
 }
 
+// clock ends the program when its time is over: at once, or when it has been
+// asked to and did not. What it returns ends the clock.
+func (a *attempt) clock(timeout, grace time.Duration) (end func()) {
+	over := make(chan struct{})
+	timer := time.AfterFunc(timeout, func() {
+		if grace == 0 || !a.ask(grace, over) {
+			a.stop(nil, true)
+		}
+	})
+	return func() {
+		timer.Stop()
+		close(over)
+	}
+}
+
+// ask asks the program to end, and reports whether it is over before its grace
+// is.
+func (a *attempt) ask(grace time.Duration, over <-chan struct{}) bool {
+	a.mu.Lock()
+	a.asked = true
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), grace)
+	defer cancel()
+	lost := a.m.session.Signal(ctx, "SIGTERM")
+	if lost == nil {
+		select {
+		case <-over:
+			return true
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-over:
+		return true
+	default:
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.deaf = lost == nil
+	return false
+}
+
 // stop ends the machine under the program, once.
 func (a *attempt) stop(gone error, timedOut bool) {
 	a.stopOnce.Do(func() {
@@ -122,18 +166,21 @@ func (a *attempt) stop(gone error, timedOut bool) {
 // knows when that did not come.
 func (a *attempt) conclude(ctx context.Context, end *interpreter.Message, err error) error {
 	a.mu.Lock()
-	timedOut, gone := a.timedOut, a.gone
+	timedOut, asked, deaf, gone := a.timedOut, a.asked, a.deaf, a.gone
 	a.mu.Unlock()
 	switch {
 	case gone != nil:
 		return gone
-	case err == nil:
+	case err == nil && !asked:
 		a.res.Done, a.res.ExitCode = true, end.Code&0xff
 		return nil
-	case !errors.Is(err, interpreter.ErrGone):
+	case err != nil && !errors.Is(err, interpreter.ErrGone):
 		return err
-	case timedOut:
+	case timedOut || asked:
 		a.res.Done, a.res.TimedOut, a.res.ExitCode = true, true, 124
+		if deaf {
+			a.res.Signal = "SIGKILL"
+		}
 		return nil
 	}
 	return a.postMortem(ctx, err)

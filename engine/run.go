@@ -178,6 +178,7 @@ type job struct {
 	lang  *interpreter.Language
 	order interpreter.Order
 	files []brig.File
+	grace time.Duration // after the command's time, to end by itself
 }
 
 // wish says which machines are right for a job. The interpreter that waits in
@@ -213,6 +214,13 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	if j.cmd.Timeout, err = v.bounds.FillTimeout("timeout_ms", p.Timeout); err != nil {
 		return nil, err
 	}
+	switch {
+	case p.Grace < 0 || p.Grace > maxGrace:
+		return nil, brig.InvalidField("grace_ms", "%v is out of bounds", p.Grace).WithHint("give up to %v", maxGrace)
+	case p.Grace > 0 && j.lang == nil:
+		return nil, brig.InvalidField("grace_ms", "a command is killed when its time is over").WithHint("leave it out, or begin the command with timeout")
+	}
+	j.grace = p.Grace
 	if err := checkCommand(j.cmd); err != nil {
 		return nil, err
 	}
@@ -222,7 +230,7 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	j.spec, err = e.complete(v, brig.Spec{
 		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
 		Workspace: p.Workspace, Require: p.Require,
-		TTL: min(j.cmd.Timeout+runMargin, v.bounds.MaxTTL),
+		TTL: min(j.cmd.Timeout+j.grace+runMargin, v.bounds.MaxTTL),
 	})
 	if err != nil {
 		return nil, err

@@ -80,6 +80,7 @@ func (h Harness) run(t *testing.T) {
 	if h.Real {
 		t.Run("values", h.values)
 		t.Run("files", h.files)
+		t.Run("grace", h.grace)
 	}
 	eventually(t, "the end of every one-shot", func() bool {
 		page, err := h.Service.List(h.Context(t), brig.ListOptions{Labels: mark})
@@ -119,6 +120,34 @@ func (h Harness) values(t *testing.T) {
 	}, brig.IO{})
 	if err != nil || o.Error == nil || o.Error.Name != "ValueError" || o.Error.Message != "no good" || o.Error.Traceback == "" || o.ExitCode == 0 {
 		t.Errorf("an exception is %+v, %v", o, err)
+	}
+}
+
+// grace checks what becomes of code whose time is over and that is asked to end:
+// one hears it, the other has to be killed. It needs Python.
+func (h Harness) grace(t *testing.T) {
+	for what, c := range map[string]struct {
+		code   string
+		grace  time.Duration
+		signal string
+	}{
+		"who knows nothing ends": {"import time\ntime.sleep(300)", 5 * time.Minute, ""},
+		"who hears it ends":      {"import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(0))\ntime.sleep(300)", 5 * time.Minute, ""},
+		"who does not is killed": {"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)", 300 * time.Millisecond, "SIGKILL"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			start := time.Now()
+			o, err := h.Service.Run(h.Context(t), brig.Program{Language: brig.Python, Code: c.code, Timeout: 2 * time.Second, Grace: c.grace}, brig.IO{})
+			if err != nil {
+				t.Fatalf("Run: %v", err)
+			}
+			if !o.TimedOut || o.ExitCode != 124 || o.Signal != c.signal || o.Error == nil || o.Error.Code != brig.Timeout.Code() {
+				t.Errorf("%+v with error %+v, want one that timed out and was ended by %q", o.Result, o.Error, c.signal)
+			}
+			if took := time.Since(start); took > 2*time.Minute {
+				t.Errorf("it took %v", took)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,9 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 	if p.Timeout, err = toDuration("timeout_ms", in.TimeoutMS); err != nil {
 		return p, err
 	}
+	if p.Grace, err = toDuration("grace_ms", in.GraceMS); err != nil {
+		return p, err
+	}
 	for i, f := range in.Files {
 		file := brig.File{Path: f.Path, Data: f.ContentB64, Mode: uint32(f.Mode)}
 		switch {
