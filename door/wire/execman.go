@@ -88,3 +88,7 @@ const (
 	ExecmanInternal   = "internal_error"
 	ExecmanUnforeseen = "unhandled_exception"
 )
+
+// ExecmanDeaf is what ExecmanResult.Stderr says of a program that the manager
+// ended itself, since it did not end when its time was over.
+const ExecmanDeaf = "Command timed out"

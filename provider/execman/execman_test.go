@@ -108,6 +108,7 @@ func TestOutcomes(t *testing.T) {
 		oom        bool
 		code, what string // of the error
 	}{
+		{"time, and deaf", `{"status":"program_runner_error","exit_code":-3,"detail":"internal_error","stderr":"Command timed out"}`, 124, true, false, "SB005", "timeout"},
 		{"time", `{"status":"resource_limit_exceeded","exit_code":-124,"resource_limit_type":"time","stderr":"Execution timeout"}`, 124, true, false, "SB005", "timeout"},
 		{"memory", `{"status":"resource_limit_exceeded","exit_code":-137,"resource_limit_type":"memory"}`, 137, false, true, "SB006", "out_of_memory"},
 		{"MemoryError", `{"status":"resource_limit_exceeded","exit_code":1,"resource_limit_type":"memory","stderr":"MemoryError"}`, 137, false, true, "SB006", "out_of_memory"},

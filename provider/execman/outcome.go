@@ -13,7 +13,7 @@ import (
 
 // verdict is what a result says of the service instead of the program.
 func verdict(r *wire.ExecmanResult) error {
-	if r.Status != wire.ExecmanRunner {
+	if r.Status != wire.ExecmanRunner || deaf(r) {
 		return nil
 	}
 	said := errors.New(brig.Clip(r.Detail+": "+r.Stderr, 500))
@@ -33,11 +33,19 @@ func verdict(r *wire.ExecmanResult) error {
 		WithHint("see its log").Because(errors.Join(said, brig.ErrBegan))
 }
 
+// deaf reports whether a program did not end when its time was over, and the
+// manager ended it: that is the program's fault, and not the manager's.
+func deaf(r *wire.ExecmanResult) bool {
+	return r.Status == wire.ExecmanRunner && r.ExitCode == wire.ExecmanInternalError && strings.TrimSpace(r.Stderr) == wire.ExecmanDeaf
+}
+
 // settle makes of a result what the caller gets.
 func (p *Provider) settle(o *brig.Outcome, prog brig.Program, s source, sio brig.IO, r *wire.ExecmanResult) error {
 	o.Duration = time.Since(o.Started)
 	o.ExitCode = r.ExitCode
 	switch r.Status {
+	case wire.ExecmanRunner:
+		remote.TimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
 	case wire.ExecmanSuccess:
 		o.ExitCode, o.Value = 0, s.value(r.Result)
 		o.Artifacts = artifacts(r.Artifacts)
