@@ -58,6 +58,10 @@ const (
 	queueTime      = 10 * time.Second
 )
 
+// grace is how long a program whose time is over has to end when it is asked
+// to, before the manager itself ends it.
+const grace = 5 * time.Second
+
 // hostName is what the manager's host is called where RAGFlow is deployed.
 const hostName = "sandbox-executor-manager"
 
@@ -153,7 +157,7 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request) {
 		d.answer(w, r, http.StatusUnprocessableEntity, wrong)
 		return
 	}
-	p.Timeout, p.Limits, p.Image = d.Timeout, d.Limits, d.Images[p.Language]
+	p.Timeout, p.Grace, p.Limits, p.Image = d.Timeout, grace, d.Limits, d.Images[p.Language]
 	result, err := d.perform(r, p)
 	if err != nil {
 		door.Log(r, err)

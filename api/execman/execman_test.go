@@ -55,6 +55,8 @@ func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.
 	case "novalue":
 	case "time":
 		o.TimedOut, o.ExitCode = true, 124
+	case "deaf":
+		o.TimedOut, o.ExitCode, o.Signal = true, 124, "SIGKILL"
 	case "memory":
 		o.OOMKilled, o.ExitCode = true, 137
 	case "exit":

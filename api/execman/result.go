@@ -27,6 +27,9 @@ func result(language brig.Language, o *brig.Outcome) *wire.ExecmanResult {
 		return r
 	}
 	switch {
+	case o.TimedOut && o.Signal != "":
+		// It did not end when it was asked to.
+		return refused(wire.ExecmanInternalError, wire.ExecmanInternal, wire.ExecmanDeaf)
 	case o.TimedOut:
 		return exceeded(wire.ExecmanTime, wire.ExecmanTimeout, "Execution timeout")
 	case o.OOMKilled:

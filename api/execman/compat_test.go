@@ -1,0 +1,62 @@
+package execman_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Whatever the protocol has a word or a code for is in COMPAT.md: said in the
+// table of verdicts, for each row of which e2e has a program, or said to be
+// never said.
+func TestEveryWordIsTold(t *testing.T) {
+	b, err := os.ReadFile("COMPAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	above, verdicts, ok := strings.Cut(string(b), "\n## Verdicts\n")
+	if !ok {
+		t.Fatal("there is no table of verdicts")
+	}
+	var never string
+	for line := range strings.Lines(above) {
+		if strings.Contains(line, "never said") {
+			never += line
+		}
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "../../door/wire/execman.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		name := spec.Names[0].Name
+		switch v := spec.Values[0].(type) {
+		case *ast.UnaryExpr: // a code, which is negative
+			code := "-" + v.X.(*ast.BasicLit).Value
+			if count++; !strings.Contains(verdicts, "| "+code+" |") {
+				t.Errorf("no verdict has the code %s (%s)", code, name)
+			}
+		case *ast.BasicLit:
+			word, err := strconv.Unquote(v.Value)
+			if name == "ExecmanPython" || name == "ExecmanNode" || name == "ExecmanDeaf" || err != nil {
+				return true
+			}
+			if count++; !strings.Contains(verdicts, "`"+word+"`") && !strings.Contains(never, "`"+word+"`") {
+				t.Errorf("no verdict says %q (%s)", word, name)
+			}
+		}
+		return true
+	})
+	if count < 20 {
+		t.Errorf("only %d words and codes were found", count)
+	}
+}
