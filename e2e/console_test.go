@@ -13,7 +13,7 @@ import (
 // that is watched, a sandbox, the audit log, and out again.
 func TestConsole(t *testing.T) {
 	needRoot(t)
-	consoleChecks(t, startServer(t, dataDir(t)), 18, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, dataDir(t), "timeout: 20s"))
+	consoleChecks(t, startServer(t, dataDir(t)), 18, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, "timeout: 20s").at)
 }
 
 // The console shows what sandboxes, tenants and strangers wrote as text, and

@@ -17,7 +17,7 @@ import (
 // administrator has configured: the answer says where they ran, and what those
 // cannot do is refused before anything is sent.
 func TestProvidersElsewhere(t *testing.T) {
-	far := execmanServer(t, t.TempDir(), "timeout: 20s")
+	far := execmanServer(t, "timeout: 20s").at
 	const id, secret = "LTAI5tDouble", "a secret of the double"
 	dir := t.TempDir()
 	double := httptest.NewServer(agentruntest.New(agentruntest.Options{
