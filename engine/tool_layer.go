@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,12 @@ func (e *Engine) equip(ctx context.Context, v *visit, x *box, j *toolJob) (*brig
 		// What one tenant's packages do while they are installed is nothing
 		// that another tenant's tools may find.
 		digest := l.Digest(x.tenant + "\x00" + rec.Digest)
-		content, failed, err := e.layer(ctx, v, j, l, digest)
-		if failed != nil || err != nil {
-			return failed, err
+		content, said, err := e.layer(ctx, v, l.Layer, j.builder(e), digest)
+		if err != nil {
+			return nil, err
+		}
+		if said != "" {
+			return noPackages(j, l, said), nil
 		}
 		err = in.Unpack(ctx, layerPath(n), brig.UnpackOptions{User: "root", Sealed: true}, content.Each)
 		_ = content.Close() // it was only read
@@ -67,63 +71,69 @@ func (e *Engine) equip(ctx context.Context, v *visit, x *box, j *toolJob) (*brig
 	return nil, err
 }
 
-// layer takes a layer from the shelf, and puts it there first if need be. Who
-// wants one that is being made waits for it.
-func (e *Engine) layer(ctx context.Context, v *visit, j *toolJob, l toolLayer, digest string) (*tool.Content, *brig.ProgramError, error) {
+// builder is what packages for the call are installed in.
+func (j *toolJob) builder(e *Engine) brig.Spec {
+	if j.says.Template != "" {
+		return brig.Spec{Template: j.says.Template}
+	}
+	return brig.Spec{Image: e.Options.Tools.Image}
+}
+
+// layer takes a layer from the shelf, and puts it there first if need be, in a
+// sandbox of that spec. Who wants one that is being made waits for it. Without
+// one it says why there is none.
+func (e *Engine) layer(ctx context.Context, v *visit, l tool.Layer, in brig.Spec, digest string) (_ *tool.Content, said string, err error) {
 	shelf := e.Options.Tools.Layers
 	if shelf == nil {
-		return nil, noPackages(j, l, "packages are not installed here (the operator allows that with tools.packages)"), nil
+		return nil, "packages are not installed here (the operator allows that with tools.packages)", nil
 	}
 	leave, err := e.boxes.layers.join(ctx, digest)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	defer leave()
 	for tries := 0; ; tries++ {
 		content, err := shelf.Open(digest)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) || tries == layerTries {
-			return content, nil, err
+			return content, "", err
 		}
-		if failed, err := e.makeLayer(ctx, v, j, l, digest); failed != nil || err != nil {
-			return nil, failed, err
+		if said, err := e.makeLayer(ctx, v, l, in, digest); said != "" || err != nil {
+			return nil, said, err
 		}
 		// Others may need its room at once.
 	}
 }
 
 // makeLayer installs packages in a sandbox of their own, and puts them on the
-// shelf.
-func (e *Engine) makeLayer(ctx context.Context, v *visit, j *toolJob, l toolLayer, digest string) (*brig.ProgramError, error) {
+// shelf, or says why not.
+func (e *Engine) makeLayer(ctx context.Context, v *visit, l tool.Layer, in brig.Spec, digest string) (said string, err error) {
 	shelf := e.Options.Tools.Layers
-	spec := brig.Spec{Name: newName("tool-build-"), Template: j.says.Template, TTL: min(builderTTL, v.bounds.MaxTTL)}
-	if spec.Template == "" {
-		spec.Image = e.Options.Tools.Image
-	}
-	m, err := e.makeToolSandbox(ctx, v, spec, nil, e.Options.Tools.PackageEgress)
+	in.Name, in.TTL = newName("tool-build-"), min(builderTTL, v.bounds.MaxTTL)
+	m, err := e.makeToolSandbox(ctx, v, in, nil, e.Options.Tools.PackageEgress)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer e.endBox(ctx, &box{id: m.rec.ID, tenant: m.rec.Tenant})
 	said, ok, err := e.install(ctx, m, l)
 	if err != nil {
-		return nil, e.lost(ctx, m.rec, m.in, err)
+		return "", e.lost(ctx, m.rec, m.in, err)
 	}
 	if !ok {
-		return noPackages(j, l, said), nil
+		return cmp.Or(said, "it failed, and does not say why"), nil
 	}
 	err = shelf.Put(digest, func(on func(brig.Node, io.Reader) error) error { return m.in.Pack(ctx, tool.LayerDir, on) })
 	switch {
 	case errors.Is(err, tool.ErrTooLarge):
-		return noPackages(j, l, "they take more than "+brig.FormatBytes(shelf.Largest)), nil
+		return "they take more than " + brig.FormatBytes(shelf.Largest), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return noPackages(j, l, "nothing was installed"), nil
+		return "nothing was installed", nil
 	}
-	return nil, err
+	return "", err
 }
 
 // install installs the packages of a layer, and returns what was said if it
 // failed.
-func (e *Engine) install(ctx context.Context, m *machine, l toolLayer) (said string, ok bool, err error) {
+func (e *Engine) install(ctx context.Context, m *machine, l tool.Layer) (said string, ok bool, err error) {
 	cmd := brig.Command{
 		Argv: l.Install(e.Options.Tools.Index), Timeout: min(installTime, time.Until(m.rec.Expires)), Dir: workspaceDir,
 		Env: map[string]string{"HOME": workspaceDir, "PIP_CONFIG_FILE": "/dev/null"},
