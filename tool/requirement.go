@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -51,3 +52,46 @@ func InstallError(installer string, packages []string, tool string, own bool, sa
 		"Consider updating the package version or removing the version constraint. Error: %s",
 		whose, installer, strings.Join(packages, " "), tool, said)
 }
+
+// Asked are the words of a cell that pip is given to install, in commands that
+// a line of the cell is.
+func Asked(cell string) (out []string) {
+	for _, m := range pipLine.FindAllStringSubmatch(strings.ReplaceAll(cell, "\\\n", " "), -1) {
+		for _, word := range pipWord.FindAllString(m[1], -1) {
+			out = append(out, strings.Trim(word, `"'`))
+		}
+	}
+	return out
+}
+
+var (
+	pipLine = regexp.MustCompile(`(?m)^[ \t]*[%!]{0,2}[ \t]*(?:python3? -m )?pip3?[ \t]+install[ \t](.*)$`)
+	pipWord = regexp.MustCompile(`"[^"]*"|'[^']*'|[^ \t"']+`)
+)
+
+// Merge adds a requirement of pip to others: in the place of one for the same
+// package, if there is one. What is no requirement, or one too many, is left
+// out.
+func Merge(list []string, r string) []string {
+	if !pipForm.MatchString(r) {
+		return list
+	}
+	list = slices.Clone(list)
+	if i := slices.IndexFunc(list, func(old string) bool { return packageName(old) == packageName(r) }); i >= 0 {
+		list[i] = r
+	} else if len(list) < maxPackages {
+		list = append(list, r)
+	}
+	return list
+}
+
+// packageName is the name of the package that a requirement is of, as indexes
+// write it.
+func packageName(requirement string) string {
+	if i := strings.IndexAny(requirement, "[ =<>!~"); i >= 0 {
+		requirement = requirement[:i]
+	}
+	return separators.ReplaceAllString(strings.ToLower(requirement), "-")
+}
+
+var separators = regexp.MustCompile(`[-_.]+`)
