@@ -21,11 +21,17 @@ type Order struct {
 	// were: a step is a cell whose driver has seen none of those before it.
 	State json.RawMessage `json:"state,omitempty"`
 	Count int             `json:"count,omitempty"`
+	// Packages are directories of packages for a step, Carried says that those
+	// which it asks for are there in the next one, and Uncarried why those of
+	// the steps before are not.
+	Packages  []string `json:"packages,omitempty"`
+	Carried   bool     `json:"carried,omitempty"`
+	Uncarried string   `json:"uncarried,omitempty"`
 }
 
 // Message is what a driver says.
 type Message struct {
-	Type  string `json:"type"` // "ready", "pong", "started", "display", "result", "error", "end"
+	Type  string `json:"type"` // "ready", "pong", "started", "display", "result", "error", "installed", "end"
 	Nonce string `json:"nonce,omitempty"`
 
 	// Of ready: the interpreter's version, and what it is ("cpython",
@@ -45,6 +51,9 @@ type Message struct {
 	Name      string `json:"name,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Traceback string `json:"traceback,omitempty"`
+
+	// Of installed: the requirements that a step has asked pip for.
+	Packages []string `json:"packages,omitempty"`
 
 	// Of a program's end: its exit code, what main returned, how it failed,
 	// and whether there is anything in artifacts/.

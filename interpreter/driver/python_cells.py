@@ -133,6 +133,7 @@ class Shell:
 
     def __init__(self, channel):
         self.channel = channel
+        self.pid = os.getpid()
         self.count = 0
         self.running = False
         self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -144,6 +145,7 @@ class Shell:
         self.rich = driver.sibling("python_rich")
         self.rich.watch(self.display, self.tasks.adopt)
         self.magic = None
+        self.order = None  # of the step that runs
 
     def cell(self, order):
         self.perform(order)
@@ -153,6 +155,12 @@ class Shell:
         """Run a cell of a notebook of which this interpreter has seen nothing,
         with what its cells before have left, and say what it leaves itself."""
         self.count = order.get("count") or 0
+        self.order = order
+        packages = order.get("packages") or []
+        if packages:
+            driver.sibling("python_magic").lay(packages)
+        if order.get("uncarried"):
+            self.note("were not carried into this step", {"packages": order["uncarried"]})
         state = driver.sibling("python_state")
         given = dict(self.space)
         missing = state.restore(self, order.get("state"), given)
@@ -161,6 +169,20 @@ class Shell:
         document, dropped = state.capture(self, given)
         self.note("is not carried to the next step", dropped)
         self.channel.say({"type": "end", "code": int(error is not None), "state": driver.Encoded(document)})
+
+    def installed(self, words):
+        """Say what pip has installed in a step, so that the next has it, too."""
+        if self.order is None or os.getpid() != self.pid:
+            return
+        names, why = driver.sibling("python_magic").requirements(words)
+        if why is None and any(name not in self.order["code"] for name in names):
+            why = "only packages that the code itself names are"
+        if why is None and not self.order.get("carried"):
+            why = "packages are not installed for steps here (the operator allows that with tools.packages)"
+        if why is not None:
+            self.note("is not carried to the next step", {"pip " + " ".join(words): why})
+        elif names:
+            self.channel.say({"type": "installed", "packages": names})
 
     def knows(self, file):
         """Take in that a source is that of a cell before."""

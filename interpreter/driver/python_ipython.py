@@ -75,6 +75,7 @@ class Interactive(InteractiveShell):
     display_pub_class = Publisher
     publish = Any()
     special = Any()
+    installed = Any()
     forms = None
     trace = ""
 
@@ -85,8 +86,12 @@ class Interactive(InteractiveShell):
     def system(self, command):
         """Run a command with the cell's output for its own, not for a copy."""
         magic = driver.sibling("python_magic")
-        self.user_ns["_exit_code"] = magic.run([magic.shell(), "-c", self.var_expand(command, depth=1)])
+        command = self.var_expand(command, depth=1)
+        self.user_ns["_exit_code"] = code = magic.run([magic.shell(), "-c", command])
         magic.fresh()
+        words = magic.pip_words(command)
+        if code == 0 and words:
+            self.installed(words)
 
     system_piped = system_raw = system
 
@@ -120,7 +125,8 @@ def open_shell(channel, base):
             if "IPYTHONDIR" not in os.environ:
                 os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
             self.ipython = Interactive.instance(
-                config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special
+                config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special,
+                installed=self.installed,
             )
             self.ipython.loop_runner = self.tasks.wait
             warnings.filterwarnings("ignore", message="To exit: use")

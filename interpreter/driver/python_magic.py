@@ -157,8 +157,11 @@ class Magics:
     def line_pip(self, line):
         import shlex
 
-        self.user_ns["_exit_code"] = run([sys.executable, "-m", "pip"] + shlex.split(line))
+        words = shlex.split(line)
+        self.user_ns["_exit_code"] = code = run([sys.executable, "-m", "pip"] + words)
         fresh()
+        if code == 0:
+            self.shell.installed(words)
 
     def line_cd(self, line):
         where = line.strip("\"'") or "~"
@@ -282,6 +285,61 @@ def fresh():
     user = site.getusersitepackages() if site.ENABLE_USER_SITE else None
     if user and os.path.isdir(user) and user not in sys.path:
         site.addsitedir(user)
+
+
+# -- Packages that steps carry ------------------------------------------------
+
+# A requirement by name, and the options of pip that do not change what is meant.
+REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?\s?([=<>!~]=?=?[A-Za-z0-9.*+!_ ,=<>!~-]+)?$")
+HARMLESS = re.compile(
+    r"-[qvU]+$|--(quiet|verbose|upgrade|user|no-input|no-cache-dir|prefer-binary|break-system-packages"
+    r"|disable-pip-version-check|no-warn-script-location|no-python-version-warning|progress-bar=\w+|root-user-action=\w+)$"
+)
+BY_PIP = re.compile(
+    r"""["']?(?:[\w/.+-]*python[\w.]*["']?\s+-m\s+)?pip3?\s+((?:[^;&|`$()<>\n"']|"[^"$`\n]*"|'[^'\n]*')*)$"""
+)
+
+
+def pip_words(command):
+    """The words after pip, if a shell's command is pip and nothing else."""
+    import shlex
+
+    found = BY_PIP.match(command.strip())
+    try:
+        return shlex.split(found.group(1)) if found else None
+    except ValueError:
+        return None
+
+
+def requirements(words):
+    """What pip was asked to install, and why the next step cannot have it."""
+    if words[:1] != ["install"]:
+        return [], None
+    names = [w for w in words[1:] if not HARMLESS.match(w)]
+    for w in names:
+        if not REQUIREMENT.match(w):
+            return [], "only packages by their names, from the operator's index, are"
+    return names, None
+
+
+def lay(folders):
+    """Let this interpreter and those that it starts find the packages in folders,
+    after all others. What lies there to be run by an interpreter's start is not."""
+    import importlib
+    import site
+
+    if site.ENABLE_USER_SITE:
+        user = site.getusersitepackages()
+        try:
+            os.makedirs(user, exist_ok=True)
+            with open(os.path.join(user, "brig-packages.pth"), "w", encoding="utf-8") as f:
+                f.writelines(folder + "\n" for folder in folders)
+        except OSError:
+            pass  # programs that the step starts will not find them
+        if user not in sys.path:
+            sys.path.append(user)  # what the step itself installs comes first
+    sys.path.extend(f for f in folders if f not in sys.path)
+    importlib.invalidate_caches()
 
 
 def span(seconds):

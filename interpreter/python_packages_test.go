@@ -1,0 +1,79 @@
+package interpreter_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// What a step has pip install is told to the host if the next step can have it,
+// and on standard error if not.
+func TestPythonInstalled(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		offline := map[string]string{"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+		for _, c := range []struct {
+			name, code string
+			uncarried  bool // where the host carries nothing
+			told       []string
+			stderr     string // contains
+		}{
+			{name: "a package", code: "!pip install -q pip", told: []string{"pip"}},
+			{name: "magic", code: "%pip install --quiet --no-input 'pip>=1'", told: []string{"pip>=1"}},
+			{name: "with a shell's help", code: "!true && pip install -q pip"},
+			{name: "it fails", code: "!pip install -q --no-index brig-no-such-package"},
+			{name: "an option", code: "!pip install -q --no-index pip", stderr: "only packages by their names"},
+			{name: "a name that the code has not", code: "n = 'PI' + 'P'\n!pip install -q {n}", stderr: "that the code itself names"},
+			{name: "not carried", code: "!pip install -q pip", uncarried: true, stderr: "brig: pip install -q pip is not carried to the next step: "},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				said, _, stderr := d.order(interpreter.Order{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
+				var told []string
+				for _, m := range said {
+					if m.Type == "installed" {
+						told = append(told, m.Packages...)
+					}
+				}
+				if !slices.Equal(told, c.told) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && strings.Contains(stderr, "carried") {
+					t.Errorf("it tells %q, and writes %s", told, stderr)
+				}
+			})
+		}
+	})
+}
+
+// Packages that a step is given are found after all others, by the programs that
+// it starts too, and nothing of them runs because it is there.
+func TestPythonPackages(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"brigtestgreet.py": "VERSION = 1\n", "json.py": "raise SystemExit('not the one')\n", "brig.pth": "import sys; sys.struck = True\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		const code = `import json, subprocess, sys, brigtestgreet
+child = "import json, sys, brigtestgreet; print(brigtestgreet.VERSION, hasattr(sys, 'struck'))"
+brigtestgreet.VERSION, hasattr(sys, 'struck'), subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout`
+		said, _, stderr := start(t).order(interpreter.Order{Op: "step", Code: code, Packages: []string{dir}})
+		got := ""
+		for _, m := range said {
+			if m.Type == "result" {
+				got = data(m, "text/plain")
+			}
+		}
+		if got != `(1, False, '1 False\n')` {
+			t.Errorf("%s %s", got, stderr)
+		}
+		_, _, stderr = start(t).order(interpreter.Order{Op: "step", Code: "1", Uncarried: "there is no index"})
+		if !strings.Contains(stderr, "brig: packages were not carried into this step: there is no index") {
+			t.Errorf("%s", stderr)
+		}
+	})
+}
