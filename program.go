@@ -107,6 +107,10 @@ type Step struct {
 	State json.RawMessage
 	// Count is how many cells there were before.
 	Count int
+	// Packages are requirements of Python packages that the cell is to have, as
+	// Outcome.Step said of the cell before. They are installed apart from any
+	// cell, from the operator's index, and lie where no cell can change them.
+	Packages []string
 }
 
 // StepOutcome is what a step leaves beside its output and its error.
@@ -117,6 +121,8 @@ type StepOutcome struct {
 	// State is what the next step is to be given; nil if the interpreter did
 	// not live to say so. It is not kept with the outcome.
 	State json.RawMessage
+	// Packages are those of the step, with what it has asked pip for itself.
+	Packages []string
 }
 
 // Bounds of a state: its bytes, and how deep it is nested.

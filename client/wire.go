@@ -74,7 +74,7 @@ func fromProgram(p brig.Program) wire.RunRequest {
 		Workspace: wire.FromWorkspaceUse(p.Workspace), Require: wire.FromRequirement(p.Require), Placement: wire.FromPlacement(p.Placement),
 	}
 	if p.Step != nil {
-		out.Step = &wire.Step{State: wire.Object(p.Step.State), Count: p.Step.Count}
+		out.Step = &wire.Step{State: wire.Object(p.Step.State), Count: p.Step.Count, Packages: p.Step.Packages}
 	}
 	for _, f := range p.Files {
 		data := f.Data
@@ -152,7 +152,7 @@ func toOutcome(a wire.RunAnswer) *brig.Outcome {
 		}
 	}
 	if a.Step != nil {
-		out.Step = &brig.StepOutcome{Outputs: toRich(a.Step.Outputs), State: json.RawMessage(a.Step.State)}
+		out.Step = &brig.StepOutcome{Outputs: toRich(a.Step.Outputs), State: json.RawMessage(a.Step.State), Packages: a.Step.Packages}
 	}
 	for _, f := range a.Artifacts {
 		out.Artifacts = append(out.Artifacts, brig.File{Path: f.Path, Data: f.ContentB64, Mode: uint32(f.Mode)})

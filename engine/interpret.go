@@ -12,6 +12,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
+	"github.com/brig-run/brig/tool"
 )
 
 // stopTime bounds how long it may take to be told that a machine has ended.
@@ -43,7 +44,7 @@ func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO)
 	a := &attempt{e: e, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
 	a.res = brig.Result{ExecID: newExecID(), Started: e.Now().UTC()}
 	if j.order.Op == opStep {
-		a.step = &stepRun{}
+		a.step = &stepRun{packages: j.packages, asked: tool.Asked(j.order.Code)}
 	}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)

@@ -96,9 +96,12 @@ func (e *Engine) runAt(ctx context.Context, v *visit, s stop, job *job, sio brig
 		return nil, errors.Join(err, errUnbegun)
 	}
 	// Whatever happens from here on, the sandbox ends.
-	v.begins()
 	var said spoken
-	o, err := e.perform(ctx, m, job, said.hear(v.withhold(sio)))
+	var o *brig.Outcome
+	if err = e.carry(ctx, v, m, job); err == nil {
+		v.begins()
+		o, err = e.perform(ctx, m, job, said.hear(v.withhold(sio)))
+	}
 	failpoint.Hit("run.performed")
 	if err == nil {
 		e.keepRun(ctx, v, m, o)
@@ -179,6 +182,8 @@ type job struct {
 	order interpreter.Order
 	files []brig.File
 	grace time.Duration // after the command's time, to end by itself
+	// packages are requirements of a step, which are installed before it begins.
+	packages []string
 }
 
 // wish says which machines are right for a job. The interpreter that waits in
@@ -204,6 +209,11 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	if len(p.Command) == 0 {
 		if err := j.program(p); err != nil {
 			return nil, err
+		}
+		if p.Step != nil {
+			if err := e.step(j, p); err != nil {
+				return nil, err
+			}
 		}
 	} else if p.Step != nil {
 		return nil, brig.InvalidField("step", "a command is no step").WithHint("give code in Python, or leave out step")
@@ -235,6 +245,9 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(j.packages) > 0 { // they may have to be installed first
+		j.spec.TTL = min(j.spec.TTL+builderTTL, v.bounds.MaxTTL)
+	}
 	j.spec.Ephemeral, j.order.Env = true, j.spec.Env
 	return j, nil
 }
@@ -262,9 +275,6 @@ func (j *job) program(p brig.Program) error {
 	}
 	j.lang, j.cmd.Argv = &lang, lang.Argv
 	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments}
-	if p.Step != nil {
-		return j.step(p)
-	}
 	return nil
 }
 

@@ -3,16 +3,18 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
+	"github.com/brig-run/brig/tool"
 )
 
 // opStep is the order of a step to a driver.
 const opStep = "step"
 
 // step makes the order of a job that is a step.
-func (j *job) step(p brig.Program) error {
+func (e *Engine) step(j *job, p brig.Program) error {
 	switch {
 	case p.Language != brig.Python:
 		return brig.InvalidField("step", "only Python has steps").WithHint("leave out step, or use a context, which keeps its variables")
@@ -21,13 +23,17 @@ func (j *job) step(p brig.Program) error {
 	case p.Step.Count < 0:
 		return brig.InvalidField("step.count", "it is negative").WithHint("give how many steps there were before")
 	}
+	if err := tool.CheckPython("step.packages", p.Step.Packages); err != nil {
+		return err
+	}
+	j.packages = p.Step.Packages
 	state := bytes.TrimSpace(p.Step.State)
 	if len(state) > 0 {
 		if err := checkState(state); err != nil {
 			return err
 		}
 	}
-	j.order.Op, j.order.State, j.order.Count = opStep, state, p.Step.Count
+	j.order.Op, j.order.State, j.order.Count, j.order.Carried = opStep, state, p.Step.Count, e.Options.Tools.Layers != nil
 	return nil
 }
 
@@ -45,9 +51,12 @@ func checkState(state []byte) error {
 
 // stepRun is what a driver has said of a step.
 type stepRun struct {
-	outputs []brig.Rich
-	size    int
-	failure *brig.ProgramError
+	outputs  []brig.Rich
+	size     int
+	failure  *brig.ProgramError
+	// packages are those that it has, and has installed of the ones that its code
+	// asks for by name. What else its sandbox says is an intruder's.
+	packages, asked []string
 }
 
 // message takes what the driver says before the end. Programs have nothing to
@@ -57,6 +66,12 @@ func (s *stepRun) message(m *interpreter.Message) {
 		return
 	}
 	switch m.Type {
+	case "installed":
+		for _, r := range m.Packages {
+			if slices.Contains(s.asked, r) {
+				s.packages = tool.Merge(s.packages, r)
+			}
+		}
 	case "display", "result":
 		rich, size := richOf(m)
 		if s.size += size; s.size <= brig.MaxOutputSize && len(s.outputs) < brig.MaxOutputs {
@@ -85,7 +100,7 @@ func (s *stepRun) outcome(end *interpreter.Message) *brig.StepOutcome {
 	if s == nil {
 		return nil
 	}
-	o := &brig.StepOutcome{Outputs: s.outputs}
+	o := &brig.StepOutcome{Outputs: s.outputs, Packages: s.packages}
 	if end == nil || len(end.State) == 0 {
 		return o
 	}

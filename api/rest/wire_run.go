@@ -18,7 +18,7 @@ func toProgram(in wire.RunRequest) (brig.Program, error) {
 		Workspace: in.Workspace.Noun(), Require: wire.ToRequirement(in.Require), Placement: wire.ToPlacement(in.Placement),
 	}
 	if in.Step != nil {
-		p.Step = &brig.Step{State: json.RawMessage(in.Step.State), Count: in.Step.Count}
+		p.Step = &brig.Step{State: json.RawMessage(in.Step.State), Count: in.Step.Count, Packages: in.Step.Packages}
 	}
 	var err error
 	if in.Language != "" {
@@ -55,7 +55,7 @@ func fromOutcome(o *brig.Outcome) wire.RunAnswer {
 		Workspace: wire.FromWorkspaceCommit(o.Workspace),
 	}
 	if o.Step != nil {
-		out.Step = &wire.StepAnswer{Outputs: fromRich(o.Step.Outputs), State: wire.Object(o.Step.State)}
+		out.Step = &wire.StepAnswer{Outputs: fromRich(o.Step.Outputs), State: wire.Object(o.Step.State), Packages: o.Step.Packages}
 	}
 	for _, f := range o.Artifacts {
 		data := f.Data

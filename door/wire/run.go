@@ -108,12 +108,16 @@ type RunAnswer struct {
 type Step struct {
 	State Object `json:"state,omitempty" doc:"what the answer of the step before had in step.state; left out at the beginning"`
 	Count int    `json:"count,omitempty" doc:"how many steps there were before"`
+	// Packages are requirements of pip.
+	Packages []string `json:"packages,omitempty" doc:"what the answer of the step before had in step.packages: Python packages to have"`
 }
 
 // StepAnswer is what a step leaves.
 type StepAnswer struct {
 	Outputs []Rich `json:"outputs" nullable:"false" doc:"what was displayed, and the value of the last expression"`
 	State   Object `json:"state,omitempty" doc:"for the next step; missing if the interpreter did not live to the end"`
+	// Packages are requirements of pip.
+	Packages []string `json:"packages,omitempty" doc:"for the next step: the Python packages that were asked for with %pip or !pip"`
 }
 
 // Artifact is a file that comes out.
