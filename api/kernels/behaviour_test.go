@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,10 @@ func TestStateGoesFromStepToStep(t *testing.T) {
 	defer s.mu.Unlock()
 	if len(s.steps) != 3 || s.steps[0].State != nil || string(s.steps[1].State) != `{"after":1}` || s.steps[1].Count != 1 || s.steps[2].State != nil || s.steps[2].Count != 0 {
 		t.Errorf("steps: %+v %+v %+v", s.steps[0], s.steps[1], s.steps[2])
+	}
+	// Packages stay, as in a sandbox whose interpreter begins anew.
+	if s.steps[0].Packages != nil || !slices.Equal(s.steps[1].Packages, []string{"pa"}) || !slices.Equal(s.steps[2].Packages, []string{"pa", "praise"}) {
+		t.Errorf("packages: %q %q %q", s.steps[0].Packages, s.steps[1].Packages, s.steps[2].Packages)
 	}
 }
 

@@ -228,7 +228,7 @@ func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.
 	s.mu.Lock()
 	s.steps = append(s.steps, p.Step)
 	s.mu.Unlock()
-	o := &brig.Outcome{Step: &brig.StepOutcome{State: json.RawMessage(fmt.Sprintf(`{"after":%d}`, p.Step.Count+1))}}
+	o := &brig.Outcome{Step: &brig.StepOutcome{State: json.RawMessage(fmt.Sprintf(`{"after":%d}`, p.Step.Count+1)), Packages: append(slices.Clone(p.Step.Packages), "p"+p.Code)}}
 	value, failure, err := s.play(ctx, p.Code, func(name, text string) {
 		w := sio.Stdout
 		if name == "stderr" {

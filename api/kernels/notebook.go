@@ -39,10 +39,13 @@ type notebook struct {
 
 	mu    sync.Mutex // guards the fields below
 	state json.RawMessage
-	count int
-	used  time.Time
-	epoch int                     // of restarts
-	stop  context.CancelCauseFunc // of the code that runs; nil while none does
+	// packages are what steps have asked pip for. They stay where variables do
+	// not, as they would in a sandbox.
+	packages []string
+	count    int
+	used     time.Time
+	epoch    int                     // of restarts
+	stop     context.CancelCauseFunc // of the code that runs; nil while none does
 }
 
 // newNotebook makes an ephemeral kernel.
@@ -199,7 +202,7 @@ func (n *notebook) begin(stop context.CancelCauseFunc) (*brig.Step, int, error) 
 	}
 	n.idle.Stop()
 	n.stop, n.count = stop, n.count+1
-	return &brig.Step{State: n.state, Count: n.count - 1}, n.epoch, nil
+	return &brig.Step{State: n.state, Count: n.count - 1, Packages: n.packages}, n.epoch, nil
 }
 
 // rest lets the kernel be idle.
@@ -218,6 +221,9 @@ func (n *notebook) rest() {
 func (n *notebook) keep(o *brig.Outcome, epoch int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if o.Step != nil && !n.ended() {
+		n.packages = o.Step.Packages
+	}
 	if n.epoch == epoch && !o.TimedOut && o.Step != nil {
 		if n.state = o.Step.State; n.state == nil {
 			n.count = 0
