@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/kernels"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/tool"
+)
+
+// packageHost is by what name sandboxes know an index.
+const packageHost = "index.brig-test.com"
+
+// withPackages is an engine on gVisor whose sandboxes find an index, which only
+// those may use that are told so.
+func withPackages(t *testing.T, x *index, o engine.ToolOptions) (*engine.Engine, context.Context) {
+	t.Helper()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, x.Listener.Addr().String())
+	}
+	return engineWith(t, engine.Options{
+		Egress: engine.EgressOptions{Resolver: fixedNames{packageHost: netip.MustParseAddr("93.184.215.14")}, Dial: dial}, Tools: o,
+	})
+}
+
+// toPackages lets a sandbox use the index.
+func toPackages() brig.Egress { return brig.Egress{Rules: []brig.EgressRule{{Host: packageHost}}} }
+
+// carrying are the options of an operator who lets packages be installed.
+func carrying(t *testing.T) engine.ToolOptions {
+	return engine.ToolOptions{
+		Layers: &tool.Shelf{Dir: filepath.Join(t.TempDir(), "layers"), Largest: brig.GiB},
+		Index:  tool.Index{PyPI: "http://" + packageHost + "/simple"}, PackageEgress: toPackages(),
+	}
+}
+
+// cells are steps of one notebook, each in a sandbox of its own.
+type cells struct {
+	e    *engine.Engine
+	ctx  context.Context
+	last brig.Step
+}
+
+func (c *cells) run(t *testing.T, code string) (result, stderr string, o *brig.Outcome) {
+	t.Helper()
+	step := c.last
+	o, err := c.e.Run(c.ctx, brig.Program{
+		Language: brig.Python, Code: code, Step: &step, Egress: toPackages(), Timeout: 2 * time.Minute,
+		Env: map[string]string{"PIP_INDEX_URL": "http://" + packageHost + "/simple", "PIP_TRUSTED_HOST": packageHost, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+	}, brig.IO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.last = brig.Step{State: o.Step.State, Count: step.Count + 1, Packages: o.Step.Packages}
+	for _, v := range o.Step.Outputs {
+		if v.Main {
+			result = string(v.Data["text/plain"])
+		}
+	}
+	return result, string(o.Stderr.Head), o
+}
+
+const (
+	installGreet = "!pip install -q brigtestgreet==1.0"
+	hasGreet     = "import importlib.util\nimportlib.util.find_spec('brigtestgreet') is not None"
+	greets       = "import brigtestgreet\nbrigtestgreet.VERSION, brigtestgreet.__file__.startswith('/opt/')"
+)
+
+// Packages that a step has installed are there in the next, whatever an intruder
+// did to them in the first: they are installed anew from the index, which is
+// asked once.
+func TestStepPackages(t *testing.T) {
+	needRoot(t)
+	x := newIndex(t)
+	e, ctx := withPackages(t, x, carrying(t))
+	c := &cells{e: e, ctx: ctx}
+	poison := `
+import site, os
+own = os.path.join(site.getusersitepackages(), "brigtestgreet.py")
+assert os.path.exists(own)
+open(own, "w").write("VERSION = 'planted'\n")
+open(os.path.join(site.getusersitepackages(), "planted.py"), "w").write("")
+open(os.path.join(site.getusersitepackages(), "planted.pth"), "w").write("import os; os.environ['PLANTED'] = '1'\n")
+import brigtestgreet
+brigtestgreet.VERSION`
+	if got, stderr, _ := c.run(t, installGreet+poison); got != `"'planted'"` {
+		t.Fatalf("the control: %s %s", got, stderr)
+	}
+	if got, stderr, o := c.run(t, greets); got != `"('1.0', True)"` || !reflect.DeepEqual(o.Step.Packages, []string{"brigtestgreet==1.0"}) {
+		t.Errorf("%s %s %q", got, stderr, o.Step.Packages)
+	}
+	got, stderr, _ := c.run(t, "import os, importlib.util as u\nu.find_spec('planted') is None, 'PLANTED' in os.environ, os.access(brigtestgreet.__file__, os.W_OK)")
+	if got != `"(True, False, False)"` {
+		t.Errorf("something of the first step is left: %s %s", got, stderr)
+	}
+	asked := x.asked.Load()
+	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.asked.Load() != asked {
+		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.asked.Load()-asked)
+	}
+	// Another notebook has nothing of it.
+	if got, stderr, _ := (&cells{e: e, ctx: ctx}).run(t, hasGreet); got != `"False"` {
+		t.Errorf("%s %s", got, stderr)
+	}
+	eventuallyGone(t, e, ctx, 0)
+}
+
+// An intruder in a step can say what it likes to the host, and has nothing
+// installed that the code does not ask for by name.
+func TestStepPackagesForged(t *testing.T) {
+	needRoot(t)
+	x := newIndex(t)
+	e, ctx := withPackages(t, x, carrying(t))
+	c := &cells{e: e, ctx: ctx}
+	const forge = `
+import gc
+for o in gc.get_objects():
+    if type(o).__name__ == "Channel":
+        o.say({"type": "installed", "packages": ["brigtestgreet==1.0", "--index-url=http://x", "/tmp/x"]})
+        print("said")`
+	_, stderr, o := c.run(t, forge)
+	if string(o.Stdout.Head) != "said\n" || len(o.Step.Packages) > 0 {
+		t.Fatalf("it says %s %s, and is believed: %q", o.Stdout.Head, stderr, o.Step.Packages)
+	}
+	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || x.asked.Load() > 0 {
+		t.Errorf("it is there: %s %s, and the index was asked %d times", got, stderr, x.asked.Load())
+	}
+	// The control: the code asks for it, in a line of its own.
+	c.run(t, "'''\n!pip install brigtestgreet==1.0\n'''\n"+strings.TrimPrefix(forge, "\n"))
+	if got, stderr, _ := c.run(t, hasGreet); got != `"True"` {
+		t.Errorf("the forgery would not have worked in any case: %s %s", got, stderr)
+	}
+	for _, r := range []string{"--index-url=http://x", "/x.whl", "git+https://x", "a b", ""} {
+		_, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{Packages: []string{r}}}, brig.IO{})
+		if e := brig.AsError(err); err == nil || e.Kind != brig.InvalidArgument || e.Field != "step.packages[0]" {
+			t.Errorf("%q: %v", r, err)
+		}
+	}
+}
+
+// Where the operator installs no packages, or the index has none, a step runs
+// without, and says so.
+func TestStepPackagesMissing(t *testing.T) {
+	needRoot(t)
+	x := newIndex(t)
+	e, ctx := withPackages(t, x, engine.ToolOptions{})
+	c := &cells{e: e, ctx: ctx}
+	_, stderr, o := c.run(t, installGreet)
+	if !strings.Contains(stderr, "brig: pip install -q brigtestgreet==1.0 is not carried to the next step: ") || !strings.Contains(stderr, "tools.packages") || len(o.Step.Packages) > 0 {
+		t.Errorf("%s %q", stderr, o.Step.Packages)
+	}
+	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || stderr != "" {
+		t.Errorf("%s %s", got, stderr)
+	}
+	e, ctx = withPackages(t, x, carrying(t))
+	c = &cells{e: e, ctx: ctx, last: brig.Step{Packages: []string{"brigtestgreet==9.9"}}}
+	got, stderr, o := c.run(t, hasGreet)
+	if got != `"False"` || !strings.Contains(stderr, "brig: packages were not carried into this step: ") || !strings.Contains(stderr, "brigtestgreet==9.9") || len(o.Step.Packages) != 1 {
+		t.Errorf("%s %s %q", got, stderr, o.Step.Packages)
+	}
+}
+
+// smolagents' executor installs packages in kernels of both specs, and finds
+// them in the steps after.
+func TestSmolagentsPackages(t *testing.T) {
+	needRoot(t)
+	x := newIndex(t)
+	e, _ := withPackages(t, x, carrying(t))
+	addKeys(t, e.Store)
+	door := kernels.New(kernels.Options{Service: e, Keys: e, Egress: toPackages(), Timeout: 2 * time.Minute, Bounds: brig.DefaultBounds()})
+	t.Cleanup(door.Close)
+	srv := httptest.NewServer(door)
+	t.Cleanup(srv.Close)
+	libraries := cached(t, "pip", strings.Join(smolagents, " "), func(dir string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, smolagents...)...)
+	})
+	script, err := filepath.Abs("smolagents/packages.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string][][]string{}
+	for _, spec := range []string{"python3", "python3-ephemeral"} {
+		outcomes := filepath.Join(t.TempDir(), "outcomes.json")
+		cmd := exec.CommandContext(t.Context(), "python3", "-B", script)
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + libraries, "BRIG_URL=" + srv.URL, "BRIG_KEY=" + keyOfAcme,
+			"EXECUTOR=" + spec, "OUTCOMES=" + outcomes, "INDEX=http://" + packageHost + "/simple", "INDEX_HOST=" + packageHost,
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", spec, err, out)
+		}
+		b, err := os.ReadFile(outcomes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list [][]string
+		if err := json.Unmarshal(b, &list); err != nil {
+			t.Fatal(err)
+		}
+		said[spec] = list
+	}
+	one, each := said["python3"], said["python3-ephemeral"]
+	if len(one) != len(each) || len(one) < 11 {
+		t.Fatalf("%d steps in one sandbox, %d in one each", len(one), len(each))
+	}
+	for i, want := range []string{"'1.0'", "'1.0'", "None", "'1.01.0'", "'1.0'", `'1.0\n'`, "", "'1.0'", "None", `'2.0\n'`, ""} {
+		if !reflect.DeepEqual(one[i], each[i]) || want != "" && one[i][1] != want {
+			t.Errorf("%q\nin one sandbox %q\nin one each %q\nwant %q", one[i][0], one[i][1], each[i][1], want)
+		}
+	}
+}
