@@ -51,9 +51,9 @@ func checkState(state []byte) error {
 
 // stepRun is what a driver has said of a step.
 type stepRun struct {
-	outputs  []brig.Rich
-	size     int
-	failure  *brig.ProgramError
+	outputs []brig.Rich
+	size    int
+	failure *brig.ProgramError
 	// packages are those that it has, and has installed of the ones that its code
 	// asks for by name. What else its sandbox says is an intruder's.
 	packages, asked []string
