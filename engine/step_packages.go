@@ -42,6 +42,7 @@ func (e *Engine) layPackages(ctx context.Context, v *visit, m *machine, j *job) 
 	if said != "" || err != nil {
 		return said, err
 	}
-	defer content.Close() // it is only read
-	return "", m.in.Unpack(ctx, layerPath(0), brig.UnpackOptions{User: "root", Sealed: true}, content.Each)
+	err = m.in.Unpack(ctx, layerPath(0), brig.UnpackOptions{User: "root", Sealed: true}, content.Each)
+	_ = content.Close() // it was only read
+	return "", err
 }
