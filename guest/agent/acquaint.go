@@ -25,7 +25,7 @@ const anchor = "/usr/local/share/ca-certificates/brig.crt"
 
 // acquaint tells the sandbox's programs who resolves names, and whom to trust.
 func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
-	if err := a.ensure("/etc/resolv.conf", []byte(wire.ResolverFile(resolver.String()))); err != nil {
+	if err := a.resolve([]byte(wire.ResolverFile(resolver.String()))); err != nil {
 		return err
 	}
 	if len(authority) == 0 {
@@ -38,8 +38,8 @@ func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
 		return err
 	}
 	for _, name := range otherBundles {
-		if _, err := os.Stat(name); err != nil {
-			continue
+		if _, err := os.Stat(name); err != nil || readOnly(path.Dir(name)) {
+			continue // then a program has to be told by its environment
 		}
 		if err := a.extend(name, authority); err != nil {
 			return err
@@ -49,6 +49,33 @@ func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
 	// bundle anew either.
 	_ = a.ensure(anchor, authority)
 	return nil
+}
+
+// resolve makes sure that programs ask whom this says. Others may have written
+// it where nobody can any more, with remarks of theirs.
+func (a *Agent) resolve(content []byte) error {
+	const name = "/etc/resolv.conf"
+	if is, err := contentOf(name); err == nil && bytes.Equal(withoutRemarks(is), content) {
+		return nil
+	}
+	return a.exchange(name, content)
+}
+
+// withoutRemarks is what a file of settings says.
+func withoutRemarks(b []byte) (out []byte) {
+	for line := range bytes.Lines(b) {
+		if says := bytes.TrimSpace(line); len(says) > 0 && says[0] != '#' && says[0] != ';' {
+			out = append(append(out, says...), '\n')
+		}
+	}
+	return out
+}
+
+// readOnly reports whether nobody can write to a directory, whoever it is.
+func readOnly(dir string) bool {
+	const flag = 1 // ST_RDONLY
+	var st syscall.Statfs_t
+	return syscall.Statfs(dir, &st) == nil && st.Flags&flag != 0
 }
 
 // ensure makes sure that a file has this content and no other.

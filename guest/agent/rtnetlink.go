@@ -56,6 +56,8 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 		return err
 	}
 	defer n.close()
+	// A kernel without IPv6 refuses it, and needs it not.
+	_ = n.do(withoutIPv6Request(i.Index))
 	for _, step := range []struct {
 		name    string
 		request []byte
@@ -80,6 +82,19 @@ func linkRequest(index, mtu int) []byte {
 	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // which of them change
 	b = attribute(b, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
 	return finished(b)
+}
+
+// withoutIPv6Request keeps the kernel from giving an interface an address of
+// IPv6 when it comes up.
+func withoutIPv6Request(index int) []byte {
+	const afSpec, addrGenMode, none = 26, 8, 1 // IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE
+	b := header(syscall.RTM_NEWLINK, 0)
+	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = append(b, make([]byte, 8)...) // no flag changes
+	mode := attribute(nil, addrGenMode, []byte{none})
+	mode = append(mode, 0, 0, 0) // to four
+	return finished(attribute(b, afSpec, attribute(nil, syscall.AF_INET6, mode)))
 }
 
 // addressRequest gives an interface an address of IPv4 in its network.
@@ -115,7 +130,7 @@ func finished(b []byte) []byte {
 	return b
 }
 
-// attribute appends an attribute. All of ours have sizes that need no padding.
+// attribute appends an attribute, without the padding that one of an odd size needs.
 func attribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)

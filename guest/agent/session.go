@@ -27,6 +27,9 @@ func serveMain(args []string) int {
 		return 2
 	}
 	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
+	if err == nil && slices.Contains(args, wire.UplinkWord) {
+		err = a.link.take()
+	}
 	if err == nil {
 		a.term.begin(time.Duration(ms)*time.Millisecond, slices.Contains(args, wire.TetherWord))
 		err = a.serveSessions()

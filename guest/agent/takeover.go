@@ -102,7 +102,8 @@ func becomeNobodyElse() error {
 		return fmt.Errorf("read capabilities: %w", errno)
 	}
 	for i := range sets {
-		sets[i].effective = sets[i].permitted
+		// What is inheritable a root would have by its next exec.
+		sets[i].effective, sets[i].inheritable = sets[i].permitted, 0
 	}
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
 		return fmt.Errorf("take capabilities up again: %w", errno)

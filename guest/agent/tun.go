@@ -24,9 +24,35 @@ type tun struct {
 	raw syscall.RawConn
 }
 
-// openTun makes a new interface.
-func openTun(name string) (*tun, error) {
-	fd, err := syscall.Open(tunFile, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+// take takes the device away from the sandbox's programs: it has no name from
+// then on, and only the agent's descriptor leads to it. One that is mounted from
+// the host is the host's and stays; without a capability nobody can use it.
+func (l *link) take() error {
+	const oPath = 0x200000 // O_PATH
+	fd, err := syscall.Open(tunFile, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("take %s: %w", tunFile, err)
+	}
+	switch err := syscall.Unlink(tunFile); err {
+	case nil:
+		l.device = fmt.Sprintf("/proc/self/fd/%d", fd)
+		return nil
+	case syscall.EBUSY: // it is mounted
+		return syscall.Close(fd)
+	default:
+		syscall.Close(fd)
+		return fmt.Errorf("take %s: %w", tunFile, err)
+	}
+}
+
+// openTun makes a new interface, with the device by the name that the agent has
+// for it or else by everybody's.
+func openTun(device, name string) (*tun, error) {
+	flags := syscall.O_RDWR | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+	if device == "" {
+		device, flags = tunFile, flags|syscall.O_NOFOLLOW
+	}
+	fd, err := syscall.Open(device, flags, 0)
 	if err != nil {
 		return nil, failure("internal", "", "open %s: %v", tunFile, err)
 	}

@@ -14,6 +14,8 @@ const linkName = "eth0"
 
 // link is the one interface that a sandbox has to the outside, or none.
 type link struct {
+	device string // the name by which the agent alone opens it; none is tunFile
+
 	mu    sync.Mutex // guards the fields below
 	conn  net.Conn   // to the host
 	ended <-chan struct{}
@@ -63,7 +65,7 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 	if err := a.acquaint(gateway, call.Authority); err != nil {
 		return nil, nil, err
 	}
-	if t, err = openTun(linkName); err != nil {
+	if t, err = openTun(l.device, linkName); err != nil {
 		return nil, nil, err
 	}
 	if err := configure(linkName, address, gateway, call.MTU); err != nil {

@@ -138,11 +138,13 @@ const (
 // The words after the agent's program with which it is a machine's init and
 // takes sessions, and with which it carries one between its standard streams
 // and that init. After ServeWord come how long the machine has, in
-// milliseconds, and TetherWord if it is to end with its sessions.
+// milliseconds, TetherWord if it is to end with its sessions, and UplinkWord if
+// it takes the device of an Uplink for itself.
 const (
 	ServeWord  = "serve"
 	RelayWord  = "relay"
 	TetherWord = "tethered"
+	UplinkWord = "uplink"
 )
 
 // SessionSocket is the abstract socket on which an agent takes sessions: each
