@@ -103,6 +103,10 @@ func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	}
 }
 
+// ruled gives a machine rules: a provider may give those that have none nothing
+// that an uplink takes.
+func ruled(s *brig.Spec) { s.Egress.Rules = []brig.EgressRule{{Host: "example.com"}} }
+
 func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
 	t.Helper()
 	up, err := in.Uplink(t.Context(), []byte(authority))
@@ -161,7 +165,7 @@ func testNoUplink(t *testing.T, h Harness) {
 }
 
 func testUplink(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	unreachable(t, h, in) // the control of what follows
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
@@ -197,7 +201,7 @@ func testUplink(t *testing.T, h Harness) {
 }
 
 func testUplinkReplaced(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	first := uplink(t, in, "")
 	ended := serve(first, "one\n")
 	asked(t, h, run(t, in, asking(h)), "one\n")
@@ -212,7 +216,7 @@ func testUplinkReplaced(t *testing.T, h Harness) {
 }
 
 func testUplinkEnd(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
 	asked(t, h, run(t, in, asking(h)), "one\n")
@@ -230,7 +234,7 @@ func testUplinkEnd(t *testing.T, h Harness) {
 
 // Another server's uplink takes the place of one whose server still has it.
 func testUplinkRecovered(t *testing.T, h Harness) {
-	id, in := create(t, h, nil)
+	id, in := create(t, h, ruled)
 	ended := serve(uplink(t, in, ""), "one\n")
 	next := h.Provider
 	if h.Next != nil {
@@ -249,6 +253,7 @@ func testUplinkRecovered(t *testing.T, h Harness) {
 func testUplinkBound(t *testing.T, h Harness) {
 	_, in := create(t, h, func(s *brig.Spec) { s.Name, s.Ephemeral, s.Blank = "", true, true })
 	spec := h.spec()
+	ruled(&spec)
 	if err := in.Bind(t.Context(), spec, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}

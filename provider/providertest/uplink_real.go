@@ -21,7 +21,7 @@ func asRoot(t *testing.T, in brig.Instance, text string) string {
 
 // A machine that is frozen keeps its uplink; one that ends then does not.
 func testUplinkFrozen(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
 	if err := in.Freeze(t.Context()); err != nil {
@@ -56,7 +56,7 @@ func testUplinkFrozen(t *testing.T, h Harness) {
 
 // The largest packets that there are go both ways in one piece.
 func testUplinkLarge(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	up := uplink(t, in, "")
 	const largest = brig.UplinkMTU - 28
 	got := make(chan string, 1)
@@ -90,7 +90,7 @@ const (
 )
 
 func testUplinkSettings(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
+	_, in := create(t, h, ruled)
 	before := asRoot(t, in, "touch "+bundle+"; cat "+bundle)
 	uplink(t, in, "")
 	if got := asRoot(t, in, "cat "+bundle+"; ls "+alone+" 2>/dev/null || true"); got != before {
@@ -119,10 +119,14 @@ func testUplinkSettings(t *testing.T, h Harness) {
 // What a program has put in the place of the files that are written can cost
 // its own machine the uplink, and nothing else.
 func testUplinkHostileFiles(t *testing.T, h Harness) {
-	_, in := create(t, h, nil)
-	const victim = "/opt/victim"
-	asRoot(t, in, "cp -a "+bundle+" /opt/bundle; echo mine >"+victim+"; chmod 600 "+victim)
-	for _, file := range []string{"/etc/resolv.conf", bundle, alone} {
+	_, in := create(t, h, ruled)
+	const victim, kept = "/var/tmp/victim", "/var/tmp/bundle"
+	files := []string{bundle, alone}
+	if !h.ReadOnlyImage { // where nobody can put anything in its place
+		files = append(files, "/etc/resolv.conf")
+	}
+	asRoot(t, in, "touch "+bundle+"; cp -a "+bundle+" "+kept+"; echo mine >"+victim+"; chmod 600 "+victim)
+	for _, file := range files {
 		for _, c := range []struct {
 			name, script string
 			works        bool
@@ -158,7 +162,7 @@ func testUplinkHostileFiles(t *testing.T, h Harness) {
 			if got := asRoot(t, in, "cat "+victim+"; stat -c %a "+victim); got != "mine\n600\n" {
 				t.Errorf("%s for %s: a file that has nothing to do with it: %q", c.name, file, got)
 			}
-			asRoot(t, in, "rm -rf "+file+"; cp -a /opt/bundle "+bundle)
+			asRoot(t, in, "rm -rf "+file+"; cp -a "+kept+" "+bundle)
 		}
 	}
 	serve(uplink(t, in, ""), "one\n")
