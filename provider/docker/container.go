@@ -63,6 +63,9 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 	if o.Ephemeral {
 		args = append(args, wire.TetherWord)
 	}
+	if o.Uplink && !p.disabled("tun") {
+		args = append(args, wire.UplinkWord)
+	}
 	if p.disabled("capabilities") {
 		args = append(args, "keep-capabilities")
 	}
@@ -80,7 +83,7 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 			// An image's environment is its programs', and not the agent's.
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=none", "GOMEMLIMIT="},
 			Healthcheck:     &container.HealthConfig{Test: []string{"NONE"}},
-			NetworkDisabled: !p.disabled("network"),
+			NetworkDisabled: !o.Uplink && !p.disabled("network"), // an engine without network writes no resolv.conf
 			Labels: map[string]string{
 				labelInstance: p.Instance, labelSandbox: string(id), labelEphemeral: strconv.FormatBool(o.Ephemeral),
 			},
@@ -133,6 +136,9 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 		}
 	} else {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
+	}
+	if o.Uplink {
+		p.link(h)
 	}
 	if p.disabled("capabilities") {
 		h.CapDrop, h.CapAdd = nil, append(h.CapAdd, "SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE")

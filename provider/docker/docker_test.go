@@ -1,9 +1,11 @@
 package docker
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,33 +158,42 @@ func TestSeen(t *testing.T) {
 	p := &Provider{info: system.Info{MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
 	p.Storage, p.Host = storageMemory, "unix:///x"
 	p.claims = p.enforces()
-	l := brig.DefaultBounds().Default
+	o := order{Limits: brig.DefaultBounds().Default}
 	fine := func() container.InspectResponse {
 		return container.InspectResponse{
-			State: &container.State{Running: true, Pid: 7}, HostConfig: p.hardened(order{Limits: l}),
+			State: &container.State{Running: true, Pid: 7}, HostConfig: p.hardened(o),
 			Mounts: []container.MountPoint{{Type: mount.TypeVolume, Destination: agentDir}},
 		}
 	}
-	level := func(c container.InspectResponse, a brig.Area) brig.Level { return p.seen(c, l)[a].Level }
-	for a, e := range p.seen(fine(), l) {
-		if e.Level != p.claims[a].Level {
-			t.Errorf("%s of a container as it ought to be is %s: %v", a, e.Level, e.Gaps)
+	level := func(c container.InspectResponse, a brig.Area) brig.Level { return p.seen(c, o)[a].Level }
+	linked := o
+	linked.Uplink = true
+	for _, o := range []order{o, linked} {
+		is := fine()
+		is.HostConfig = p.hardened(o)
+		for a, e := range p.seen(is, o) {
+			if e.Level != p.claims[a].Level {
+				t.Errorf("%s of a container as it ought to be is %s: %v", a, e.Level, e.Gaps)
+			}
 		}
 	}
 	for name, c := range map[string]struct {
 		area   brig.Area
 		change func(*container.InspectResponse)
 	}{
-		"privileged":   {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.Privileged = true }},
-		"a capability": {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.CapAdd = append(c.HostConfig.CapAdd, "SYS_ADMIN") }},
-		"host pids":    {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.PidMode = "host" }},
-		"a bind":       {brig.AreaIsolation, func(c *container.InspectResponse) { c.Mounts = append(c.Mounts, container.MountPoint{Type: "bind"}) }},
-		"swap":         {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.MemorySwap = -1 }},
-		"memory":       {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.Memory++ }},
-		"processors":   {brig.AreaCPUs, func(c *container.InspectResponse) { c.HostConfig.NanoCPUs = 0 }},
-		"processes":    {brig.AreaProcesses, func(c *container.InspectResponse) { c.HostConfig.PidsLimit = nil }},
-		"root":         {brig.AreaDisk, func(c *container.InspectResponse) { c.HostConfig.ReadonlyRootfs = false }},
-		"network":      {brig.AreaEgress, func(c *container.InspectResponse) { c.HostConfig.NetworkMode = "bridge" }},
+		"privileged":          {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.Privileged = true }},
+		"a capability":        {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.CapAdd = append(c.HostConfig.CapAdd, "SYS_ADMIN") }},
+		"a link's capability": {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.CapAdd = append(c.HostConfig.CapAdd, "CAP_"+linkCap) }},
+		"a link's device":     {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.Devices = p.hardened(linked).Devices }},
+		"a device's rule":     {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.DeviceCgroupRules = []string{"b *:* rwm"} }},
+		"host pids":           {brig.AreaIsolation, func(c *container.InspectResponse) { c.HostConfig.PidMode = "host" }},
+		"a bind":              {brig.AreaIsolation, func(c *container.InspectResponse) { c.Mounts = append(c.Mounts, container.MountPoint{Type: "bind"}) }},
+		"swap":                {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.MemorySwap = -1 }},
+		"memory":              {brig.AreaMemory, func(c *container.InspectResponse) { c.HostConfig.Memory++ }},
+		"processors":          {brig.AreaCPUs, func(c *container.InspectResponse) { c.HostConfig.NanoCPUs = 0 }},
+		"processes":           {brig.AreaProcesses, func(c *container.InspectResponse) { c.HostConfig.PidsLimit = nil }},
+		"root":                {brig.AreaDisk, func(c *container.InspectResponse) { c.HostConfig.ReadonlyRootfs = false }},
+		"network":             {brig.AreaEgress, func(c *container.InspectResponse) { c.HostConfig.NetworkMode = "bridge" }},
 	} {
 		is := fine()
 		c.change(&is)
@@ -189,10 +201,85 @@ func TestSeen(t *testing.T) {
 			t.Errorf("%s: %s is %s", name, c.area, got)
 		}
 	}
+	disk := fine()
+	disk.HostConfig = p.hardened(linked)
+	disk.HostConfig.Devices = append(disk.HostConfig.Devices, container.DeviceMapping{PathOnHost: "/dev/sda", PathInContainer: tunDevice})
+	if e := p.seen(disk, linked)[brig.AreaIsolation]; e.Level != brig.LevelNone {
+		t.Errorf("with a disk in the device's place isolation is %s", e.Level)
+	}
 	unconfined := fine()
 	unconfined.HostConfig.SecurityOpt = []string{"seccomp=unconfined"}
-	if e := p.seen(unconfined, l)[brig.AreaIsolation]; len(e.Gaps) <= len(p.claims[brig.AreaIsolation].Gaps) {
+	if e := p.seen(unconfined, o)[brig.AreaIsolation]; len(e.Gaps) <= len(p.claims[brig.AreaIsolation].Gaps) {
 		t.Errorf("nothing is said of a container without a profile: %v", e.Gaps)
+	}
+}
+
+// Only a machine that may need it has what an uplink takes.
+func TestMayLink(t *testing.T) {
+	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "example.com"}}}
+	for name, c := range map[string]struct {
+		gvisor bool
+		spec   brig.Spec
+		want   bool
+	}{
+		"no rules": {false, brig.Spec{}, false}, "rules": {false, brig.Spec{Egress: rules}, true},
+		"nobody's yet": {false, brig.Spec{Blank: true}, true}, "gVisor": {true, brig.Spec{}, true},
+	} {
+		p := &Provider{gvisor: c.gvisor}
+		if got := p.mayLink(c.spec); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		h := p.hardened(order{Uplink: c.want})
+		if has := slices.Contains(h.CapAdd, linkCap); has != c.want || (len(h.Devices) > 0) != (c.want && !c.gvisor) {
+			t.Errorf("%s: %v, %v", name, h.CapAdd, h.Devices)
+		}
+	}
+	i := newInstance(&Provider{}, "x", order{})
+	if _, err := i.Uplink(t.Context(), nil); brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Field != "egress" {
+		t.Errorf("an uplink of one without: %v", err)
+	}
+}
+
+// An image's certificates come over as they are there, and no more of them than
+// there is room for.
+func TestParseTrust(t *testing.T) {
+	pack := func(all ...tar.Header) *tar.Reader {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range all {
+			if err := w.WriteHeader(&h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(bytes.Repeat([]byte("x"), int(h.Size))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		return tar.NewReader(&b)
+	}
+	got, err := parseTrust(pack(
+		tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "./a.pem", Typeflag: tar.TypeReg, Mode: 0o4777, Size: 3},
+		tar.Header{Name: "./b.0", Typeflag: tar.TypeSymlink, Linkname: "a.pem"}, tar.Header{Name: "./c.pem", Typeflag: tar.TypeLink, Linkname: "./a.pem"},
+		tar.Header{Name: "./d", Typeflag: tar.TypeFifo}, tar.Header{Name: "../e", Typeflag: tar.TypeReg}, tar.Header{Name: "./java", Typeflag: tar.TypeDir},
+	))
+	var list []string
+	for _, x := range got {
+		list = append(list, fmt.Sprintf("%s %s %o %s%s", x.Path, x.Type, x.Mode, x.Target, x.data))
+	}
+	if want := "a.pem file 755 xxx, b.0 symlink 0 a.pem, c.pem file 0 xxx, java directory 0 "; err != nil || strings.Join(list, ", ") != want {
+		t.Errorf("%v, %v; want %s", list, err, want)
+	}
+	for name, h := range map[string]tar.Header{
+		"one":  {Name: "big", Typeflag: tar.TypeReg, Size: maxTrust + 1},
+		"many": {Name: "small", Typeflag: tar.TypeSymlink, Linkname: "x"},
+	} {
+		all := []tar.Header{h}
+		if name == "many" {
+			all = slices.Repeat(all, maxTrust/512+1)
+		}
+		if _, err := parseTrust(pack(all...)); err == nil {
+			t.Errorf("%s: it is not too large", name)
+		}
 	}
 }
 

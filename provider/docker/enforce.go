@@ -50,7 +50,7 @@ func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 		brig.AreaIsolation: isolation,
 		brig.AreaOpenFiles: kernel("the kernel counts the open files of each process"),
 		brig.AreaOutput:    kernel("the host keeps no more of it than the limit"),
-		brig.AreaEgress:    kernel("there is no network but a loopback"),
+		brig.AreaEgress:    kernel("there is no network but a loopback and, if it was made with rules, an uplink, whose other end is this server's proxy"),
 	}
 	needs := func(a brig.Area, has bool, how, lacks string) {
 		e := kernel(how)
@@ -113,11 +113,12 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 	if err != nil {
 		return nil, engineError(err)
 	}
-	return i.p.seen(look.Container, i.is().Limits), nil
+	return i.p.seen(look.Container, i.is()), nil
 }
 
 // seen compares a container with what holds it.
-func (p *Provider) seen(c container.InspectResponse, l brig.Limits) map[brig.Area]brig.Enforcement {
+func (p *Provider) seen(c container.InspectResponse, o order) map[brig.Area]brig.Enforcement {
+	l := o.Limits
 	out, now := map[brig.Area]brig.Enforcement{}, time.Now().UTC()
 	for a, e := range p.claims {
 		e.At = now
@@ -133,7 +134,10 @@ func (p *Provider) seen(c container.InspectResponse, l brig.Limits) map[brig.Are
 		}
 		out[a] = e
 	}
-	have := func(cap string) bool { return slices.Contains(p.agentCaps(), strings.TrimPrefix(cap, "CAP_")) }
+	have := func(cap string) bool {
+		cap = strings.TrimPrefix(cap, "CAP_")
+		return slices.Contains(p.agentCaps(), cap) || o.Uplink && cap == linkCap
+	}
 	extra := slices.DeleteFunc(slices.Clone(h.CapAdd), have)
 	look(brig.AreaIsolation, !h.Privileged && slices.Contains(h.CapDrop, "ALL") && len(extra) == 0, brig.LevelNone,
 		"the engine says that the container has capabilities", "the engine says: capabilities dropped, but %d for the agent", len(h.CapAdd))
@@ -141,8 +145,8 @@ func (p *Provider) seen(c container.InspectResponse, l brig.Limits) map[brig.Are
 		"programs may gain privileges", "the engine says: no new privileges")
 	look(brig.AreaIsolation, !slices.ContainsFunc(h.SecurityOpt, func(s string) bool { return strings.Contains(s, "unconfined") }), brig.LevelGaps,
 		"a profile is switched off", "the engine says: profiles %v", p.info.SecurityOptions)
-	look(brig.AreaIsolation, !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && len(h.Binds) == 0 && len(h.Devices) == 0 && onlyVolume(c), brig.LevelNone,
-		"the container shares something with its host", "the engine says: no namespace, directory or device of the host's; runtime %s", h.Runtime)
+	look(brig.AreaIsolation, !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && len(h.Binds) == 0 && p.onlyLink(h, o.Uplink) && onlyVolume(c), brig.LevelNone,
+		"the container shares something with its host", "the engine says: no namespace or directory of the host's, %d devices; runtime %s", len(h.Devices), h.Runtime)
 	look(brig.AreaMemory, h.Memory > 0 && h.Memory <= l.Memory && h.MemorySwap == h.Memory, brig.LevelNone,
 		"the container has no such limit of memory", "the engine says: memory of %d with swap", h.Memory)
 	look(brig.AreaCPUs, h.NanoCPUs > 0 && h.NanoCPUs <= int64(l.CPUs*1e9)+1, brig.LevelNone,

@@ -19,6 +19,9 @@ func creationError(err error) error {
 	case strings.Contains(err.Error(), "storage-opt"):
 		return brig.Errorf(brig.CreationFailed, "the engine's storage driver gives containers no size").
 			WithHint("set the provider's storage to memory, or have the engine store on xfs with project quotas").Because(err)
+	case strings.Contains(err.Error(), tunDevice):
+		return brig.Errorf(brig.CreationFailed, "the engine's machine has no %s, and the sandbox is to have egress rules", tunDevice).
+			WithHint("load the module tun at the engine's machine, or leave the egress rules out").Because(err)
 	case strings.Contains(err.Error(), "no space left on device"):
 		return brig.Errorf(brig.Unavailable, "the engine's disk is full").WithHint("free space where the engine keeps its data").Because(err)
 	}

@@ -50,6 +50,7 @@ type order struct {
 	Main      bool // it has a main program
 	Lease     time.Time
 	Ephemeral bool
+	Uplink    bool     `json:",omitempty"` // it may have one
 	Notes     []string `json:",omitempty"`
 }
 

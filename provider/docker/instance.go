@@ -255,12 +255,6 @@ func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return i.Guest.Port(ctx, port)
 }
 
-// Uplink implements brig.Instance.
-func (i *instance) Uplink(context.Context, []byte) (brig.Uplink, error) {
-	return nil, brig.Errorf(brig.Unimplemented, "sandboxes of the docker provider have no network").
-		WithHint("leave the egress rules out, or use the gvisor provider")
-}
-
 // Bind implements brig.Instance.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
 	o := i.is()

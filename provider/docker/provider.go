@@ -78,6 +78,9 @@ type Provider struct {
 	filling sync.Mutex // guards the field below
 	filled  bool       // the volume has the agent
 
+	trusting sync.Mutex           // guards the field below
+	trusts   map[string][]trusted // by image
+
 	mu   sync.Mutex // guards the field below
 	live map[string]map[*instance]bool
 }
@@ -231,7 +234,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	o := order{
 		Version: orderVersion, Hostname: hostname(id, spec), Limits: spec.Limits, Env: spec.Env,
-		Main: spec.Command != nil, Lease: lease, Ephemeral: spec.Ephemeral,
+		Main: spec.Command != nil, Lease: lease, Ephemeral: spec.Ephemeral, Uplink: p.mayLink(spec),
 	}
 	defer func() {
 		if err != nil {
@@ -244,6 +247,13 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err := f.writeOrder(o); err != nil {
 		return nil, err
 	}
+	fills := o.Uplink && p.Storage == storageMemory
+	var trust []trusted
+	if fills {
+		if trust, err = p.trustOf(ctx, img.ID, o.Container); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := p.api.ContainerStart(ctx, o.Container, client.ContainerStartOptions{}); err != nil {
 		return nil, creationError(err)
 	}
@@ -252,6 +262,14 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	main := spec.Command
 	if spec.Held {
 		i.held, main = main, nil
+	}
+	if fills {
+		if err := i.launch(ctx, nil); err != nil {
+			return nil, err
+		}
+		if err := i.trust(ctx, trust); err != nil {
+			return nil, err
+		}
 	}
 	if err := i.launch(ctx, main); err != nil {
 		return nil, err
@@ -320,7 +338,7 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	c := brig.Capabilities{Name: Name, Isolation: "container", Enforces: maps.Clone(p.claims)}
+	c := brig.Capabilities{Name: Name, Isolation: "container", Uplinks: true, Enforces: maps.Clone(p.claims)}
 	if p.gvisor {
 		c.Isolation = "gvisor"
 	}
