@@ -119,7 +119,8 @@ type Instance interface {
 	// the place of the first. The machine trusts the authority, certificates
 	// in PEM, besides those of its image; none is none. They are among those
 	// in /etc/ssl/certs/ca-certificates.crt, and alone in brig.pem beside it.
-	// Unimplemented where a machine cannot have one.
+	// Unimplemented where no machine can have one, FailedPrecondition where this
+	// one cannot because its Spec had no rules.
 	Uplink(ctx context.Context, authority []byte) (Uplink, error)
 	// Logs opens the log of the main program and of executions; valid also
 	// after the machine's end, until Destroy.

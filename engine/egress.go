@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -207,7 +208,9 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		out = &rec.Sandbox
 		switch {
 		case w.session == nil && len(rules.Rules) > 0:
-			return e.openLocked(ctx, w, rec, in)
+			if err := e.openLocked(ctx, w, rec, in); err != nil {
+				return errors.Join(err, e.keepRules(ctx, v.rec))
+			}
 		case w.session != nil && len(rules.Rules) == 0:
 			e.countLocked(v.rec.ID, w)
 			w.session.Close()
@@ -220,6 +223,16 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		return nil
 	})
 	return out, err
+}
+
+// keepRules puts the rules back on record that a sandbox had, where it cannot
+// have others.
+func (e *Engine) keepRules(ctx context.Context, rec *brig.Record) error {
+	_, err := e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.Spec.Egress = rec.Spec.Egress
+		return nil
+	})
+	return err
 }
 
 // withAuthority returns a sandbox's environment, in which programs that have a

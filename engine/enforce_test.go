@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -98,6 +99,29 @@ func TestSetEgressWithoutUplink(t *testing.T) {
 	}
 	if s, err := h.Get(ctx, "box"); err != nil || len(s.Spec.Egress.Rules) != 0 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Rules that a sandbox cannot have although others at its provider do are not on
+// record after.
+func TestSetEgressTooLate(t *testing.T) {
+	h := newHouse(t, nil)
+	h.provider.Ruled = true
+	ctx := as(t, brig.Admin)
+	for name, rules := range map[string]brig.Egress{"without": {}, "with": toHost} {
+		if _, err := h.Create(ctx, brig.Spec{Name: name, Egress: rules}); err != nil {
+			t.Fatal(err)
+		}
+		want := brig.Egress{Rules: []brig.EgressRule{{Host: "other.example.com"}}}
+		_, err := h.SetEgress(ctx, name, want)
+		if had := len(rules.Rules) > 0; had != (err == nil) || !had && brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("%s rules: %v", name, err)
+		} else if !had {
+			want = rules
+		}
+		if s, err := h.Get(ctx, name); err != nil || !reflect.DeepEqual(s.Spec.Egress.Rules, want.Rules) {
+			t.Errorf("%s rules: it has %+v, %v", name, s, err)
+		}
 	}
 }
 

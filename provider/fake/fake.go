@@ -33,9 +33,10 @@ type Provider struct {
 	// OnInstall, when set, is called while packages of tools are installed.
 	OnInstall func()
 	// Enforces replaces what the provider says of itself, and Holds what its
-	// machines turn out to do. NoUplink takes their way out.
+	// machines turn out to do. NoUplink takes their way out, and Ruled that of
+	// those which are made without rules.
 	Enforces, Holds map[brig.Area]brig.Enforcement
-	NoUplink        bool
+	NoUplink, Ruled bool
 	// Posture, when set, is what its machines' probe finds.
 	Posture func(user string, look wire.Look) wire.Posture
 

@@ -56,6 +56,9 @@ func (in *instance) Uplink(_ context.Context, authority []byte) (brig.Uplink, er
 	if in.p.NoUplink {
 		return nil, brig.Errorf(brig.Unimplemented, "a machine has no uplink")
 	}
+	if in.p.Ruled && len(in.spec.Egress.Rules) == 0 {
+		return nil, brig.Errorf(brig.FailedPrecondition, "a machine was made without rules")
+	}
 	if in.exit != nil {
 		return nil, fmt.Errorf("uplink of %s: it has ended", in.id)
 	}
