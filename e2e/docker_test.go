@@ -29,7 +29,6 @@ func (l *dockerLab) conformance(t *testing.T, runtime string) {
 	p := open(t)
 	providertest.Run(t, providertest.Harness{
 		Provider: p, Image: l.digest(t, p), Real: true, FixedName: runtime == "runc", ReadOnlyImage: true,
-		Next:  func(t *testing.T) brig.Provider { return open(t) },
-		Lacks: map[string]string{"MainProgramLingers": "the container ends with its init's main program"},
+		Next: func(t *testing.T) brig.Provider { return open(t) },
 	})
 }

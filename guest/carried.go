@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -210,10 +211,32 @@ func (g *Guest) Lease(ctx context.Context, left time.Duration, own bool) error {
 	return g.simple(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: own}})
 }
 
-// Main has the agent run the program whose end is the machine's. It writes to
-// the agent's own output.
-func (g *Guest) Main(ctx context.Context, cmd brig.Command) error {
+// Main has the agent run the main program, whose end is the machine's unless it
+// lingers. It writes to the agent's own output.
+func (g *Guest) Main(ctx context.Context, cmd brig.Command, lingers bool) error {
 	req := g.request("main", cmd, brig.IO{})
-	req.Keep = 0
+	req.Keep, req.Lingers = 0, lingers
 	return g.simple(ctx, wire.Call{Op: wire.OpMain, Exec: req})
+}
+
+// Over waits until the main program of a machine that lingers has ended, and
+// returns its exit code.
+func (g *Guest) Over(ctx context.Context) (code int, err error) {
+	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpOver})
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	f, err := wire.NewReader(conn).Read()
+	if err != nil {
+		return 0, lost(ctx, err)
+	}
+	if f.Type != wire.TypeExit {
+		return 0, errors.Join(endOf(f), fmt.Errorf("no exit: %w", ErrLost))
+	}
+	var e wire.Exit
+	if err := json.Unmarshal(f.Payload, &e); err != nil {
+		return 0, fmt.Errorf("decode exit: %w (%w)", ErrLost, err)
+	}
+	return e.Code & 0xff, nil
 }

@@ -39,6 +39,9 @@ type Agent struct {
 
 	carried carriers
 	term    term
+
+	over chan struct{} // closed when a main program that lingers has ended
+	code int           // of that, once over is closed
 }
 
 // Options change what an agent does when it takes over.
@@ -61,7 +64,7 @@ func New(o Options) (*Agent, error) {
 	if err := shed(o); err != nil {
 		return nil, err
 	}
-	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag, plain: o.Plain}
+	a := &Agent{execs: map[string]*execution{}, over: make(chan struct{}), shell: "/bin/sh", tag: firstTag, plain: o.Plain}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}
@@ -162,6 +165,8 @@ func (a *Agent) Serve(c net.Conn) {
 		w.done(a.carried.keep(*call.Keep))
 	case call.Op == wire.OpMain && call.Exec != nil:
 		a.main(*call.Exec, w)
+	case call.Op == wire.OpOver:
+		a.tellOver(r, w)
 	case call.Op == wire.OpLease && call.Lease != nil:
 		a.term.renew(*call.Lease)
 		w.ok()

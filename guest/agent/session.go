@@ -198,8 +198,8 @@ func dialInit() (net.Conn, error) {
 	}
 }
 
-// main runs the program whose end is the machine's. It writes where the agent
-// does, and nobody needs to listen.
+// main runs the main program, whose end is the machine's unless it lingers. It
+// writes where the agent does, and nobody needs to listen.
 func (a *Agent) main(call wire.Exec, w *writer) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -216,7 +216,8 @@ func (a *Agent) main(call wire.Exec, w *writer) {
 	w.ok()
 	if err != nil {
 		os.Stderr.WriteString("brig: the main program did not run: " + err.Error() + "\n")
-		os.Exit(127)
+		a.ran(127, call.Lingers)
+		return
 	}
 	if call.TimeoutMS > 0 {
 		time.AfterFunc(time.Duration(call.TimeoutMS)*time.Millisecond, func() {
@@ -229,10 +230,33 @@ func (a *Agent) main(call wire.Exec, w *writer) {
 	exit := x.finish(<-ended)
 	switch {
 	case exit.TimedOut && exit.Signal == int(syscall.SIGKILL):
-		os.Exit(124)
+		a.ran(124, call.Lingers)
 	case exit.Signal != 0:
-		os.Exit(128 + exit.Signal)
+		a.ran(128+exit.Signal, call.Lingers)
 	default:
-		os.Exit(exit.Code)
+		a.ran(exit.Code, call.Lingers)
+	}
+}
+
+// ran is what the end of the main program means.
+func (a *Agent) ran(code int, lingers bool) {
+	if !lingers {
+		os.Exit(code)
+	}
+	a.code = code
+	close(a.over)
+}
+
+// tellOver answers when a main program that lingers has ended.
+func (a *Agent) tellOver(r *wire.Reader, w *writer) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r.Read() // nothing comes but the end
+	}()
+	select {
+	case <-a.over:
+		w.json(wire.TypeExit, wire.Exit{Code: a.code})
+	case <-gone:
 	}
 }

@@ -26,6 +26,7 @@ const (
 
 	// Of an agent that has nobody on the host to look after it.
 	OpMain  Op = "main"  // run the program whose end is the machine's
+	OpOver  Op = "over"  // answer with the Exit of one that lingers, when it has ended
 	OpLease Op = "lease" // say how long the machine has
 )
 
@@ -80,6 +81,8 @@ type Exec struct {
 	Carried bool `json:",omitempty"`
 	// Plain says that a donated or carried process gets no descriptor 3.
 	Plain bool `json:",omitempty"`
+	// Lingers says of a main program that its end is not the machine's.
+	Lingers bool `json:",omitempty"`
 	// Terminal makes one the standard streams of a donated or carried process;
 	// the agent carries its bytes between it and the descriptors 0 and 1.
 	Terminal *Terminal `json:",omitempty"`

@@ -36,28 +36,33 @@ func TestJudge(t *testing.T) {
 	over, later := order{Lease: now.Add(-time.Second)}, order{Lease: now.Add(time.Hour)}
 	main := order{Lease: now.Add(time.Hour), Main: true}
 	tied := order{Lease: now.Add(time.Hour), Ephemeral: true}
+	lingers := order{Lease: now.Add(time.Hour), Main: true, Lingers: true}
+	three, zero := 3, 0
 	for name, c := range map[string]struct {
-		e             ending
-		o             order
-		known, wanted bool
-		why           brig.ExitReason
-		code          int
-		reason        brig.ExitReason
+		e      ending
+		o      order
+		known  bool
+		a      *asked
+		code   int
+		reason brig.ExitReason
 	}{
-		"lease":                       {ending{Code: wire.ExitLease}, over, true, false, "", 137, brig.LeaseExpired},
-		"a lease that is not over":    {ending{Code: wire.ExitLease}, later, true, false, "", wire.ExitLease, brig.Crashed},
-		"a main program says so":      {ending{Code: wire.ExitLease}, main, true, false, "", wire.ExitLease, brig.Exited},
-		"tether":                      {ending{Code: wire.ExitTether}, tied, true, false, "", 137, brig.HungUp},
-		"a tether that is none":       {ending{Code: wire.ExitTether}, later, true, false, "", wire.ExitTether, brig.Crashed},
-		"stopped":                     {ending{}, later, true, true, brig.Stopped, 137, brig.Stopped},
-		"stopped with a main program": {ending{Code: 3}, main, true, true, brig.Stopped, 3, brig.Stopped},
-		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, true, brig.Killed, 137, brig.OutOfMem},
-		"main":                        {ending{}, main, true, false, "", 0, brig.Exited},
-		"the agent died":              {ending{Code: 2}, later, true, false, "", 2, brig.Crashed},
-		"the container is gone":       {ending{Code: 137}, main, false, false, "", 137, brig.Crashed},
+		"lease":                       {ending{Code: wire.ExitLease}, over, true, nil, 137, brig.LeaseExpired},
+		"a lease that is not over":    {ending{Code: wire.ExitLease}, later, true, nil, wire.ExitLease, brig.Crashed},
+		"a main program says so":      {ending{Code: wire.ExitLease}, main, true, nil, wire.ExitLease, brig.Exited},
+		"tether":                      {ending{Code: wire.ExitTether}, tied, true, nil, 137, brig.HungUp},
+		"a tether that is none":       {ending{Code: wire.ExitTether}, later, true, nil, wire.ExitTether, brig.Crashed},
+		"stopped":                     {ending{}, later, true, &asked{Reason: brig.Stopped}, 137, brig.Stopped},
+		"stopped with a main program": {ending{Code: 3}, main, true, &asked{Reason: brig.Stopped}, 3, brig.Stopped},
+		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, &asked{Reason: brig.Killed}, 137, brig.OutOfMem},
+		"main":                        {ending{}, main, true, nil, 0, brig.Exited},
+		"main, outlived":              {ending{Code: 137}, lingers, true, &asked{brig.Exited, &three}, 3, brig.Exited},
+		"main, outlived, 0":           {ending{Code: 137}, lingers, true, &asked{brig.Exited, &zero}, 0, brig.Exited},
+		"an agent that lingered died": {ending{}, lingers, true, nil, 137, brig.Crashed},
+		"the agent died":              {ending{Code: 2}, later, true, nil, 2, brig.Crashed},
+		"the container is gone":       {ending{Code: 137}, main, false, nil, 137, brig.Crashed},
 	} {
 		c.e.At = now
-		if got := c.e.judge(c.o, c.known, c.wanted, c.why); got.Reason != c.reason || got.Code != c.code {
+		if got := c.e.judge(c.o, c.known, c.a); got.Reason != c.reason || got.Code != c.code {
 			t.Errorf("%s: %+v, want %s and %d", name, got, c.reason, c.code)
 		}
 	}

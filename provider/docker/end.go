@@ -119,15 +119,19 @@ type ending struct {
 	At        time.Time
 }
 
-// asked says who has ended a machine, or is about to.
-type asked struct{ Reason brig.ExitReason }
+// asked says why somebody has ended a machine, or is about to, and the exit code
+// of a main program that it has outlived.
+type asked struct {
+	Reason brig.ExitReason
+	Code   *int `json:",omitempty"`
+}
 
 // ask writes down why a machine is ended. The first reason stays.
-func (f folder) ask(why brig.ExitReason) error {
+func (f folder) ask(a asked) error {
 	if _, err := os.Lstat(f.path(askedFile)); err == nil {
 		return nil
 	}
-	err := f.write(askedFile, asked{why})
+	err := f.write(askedFile, a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody has removed it all
 	}
@@ -204,24 +208,29 @@ func (i *instance) howItEnded(ctx context.Context) ending {
 	i.mu.Unlock()
 	var a asked
 	wanted, _ := i.f.read(askedFile, &a)
-	return e.judge(i.is(), known, wanted, a.Reason)
+	if !wanted {
+		return e.judge(i.is(), known, nil)
+	}
+	return e.judge(i.is(), known, &a)
 }
 
 // judge finds the reason of an end. The exit code is the agent's word: that a
 // lease is over is believed only when it is.
-func (e ending) judge(o order, known, wanted bool, why brig.ExitReason) ending {
+func (e ending) judge(o order, known bool, a *asked) ending {
 	e.Reason = brig.Crashed
 	switch {
 	case e.OOMKilled:
 		e.Reason, e.Code = brig.OutOfMem, 137
 		return e
-	case wanted:
-		e.Reason = why
+	case a != nil:
+		if e.Reason = a.Reason; a.Code != nil {
+			e.Code = *a.Code
+		}
 	case known && e.Code == wire.ExitLease && !e.At.Before(o.Lease):
 		e.Reason, e.Code = brig.LeaseExpired, 0
 	case known && e.Code == wire.ExitTether && o.Ephemeral:
 		e.Reason, e.Code = brig.HungUp, 0
-	case known && o.Main:
+	case known && o.Main && !o.Lingers:
 		e.Reason = brig.Exited
 	}
 	if e.Code == 0 && e.Reason != brig.Exited {

@@ -51,6 +51,7 @@ type order struct {
 	Lease     time.Time
 	Ephemeral bool
 	Uplink    bool     `json:",omitempty"` // it may have one
+	Lingers   bool     `json:",omitempty"` // it does not end with its main program
 	Notes     []string `json:",omitempty"`
 }
 

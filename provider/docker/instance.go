@@ -120,7 +120,7 @@ func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 	defer cancel()
 	err := i.Guest.Ping(ctx)
 	if err == nil && main != nil {
-		if err = i.Guest.Main(ctx, *main); errors.Is(err, guest.ErrLost) {
+		if err = i.Guest.Main(ctx, *main, i.is().Lingers); errors.Is(err, guest.ErrLost) {
 			// One that ends at once takes the machine with it, and the answer.
 			select {
 			case <-i.done:
@@ -147,10 +147,6 @@ func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 // Begin implements brig.Instance. A held program is this server's alone: one
 // that dies before it begins takes it along.
 func (i *instance) Begin(ctx context.Context, linger bool) error {
-	if linger {
-		return brig.Errorf(brig.Unimplemented, "a sandbox of the docker provider ends with its main program").
-			WithHint("use the gvisor provider, or a sandbox without a main program")
-	}
 	i.mu.Lock()
 	main := i.held
 	i.held = nil
@@ -158,17 +154,33 @@ func (i *instance) Begin(ctx context.Context, linger bool) error {
 	if main == nil {
 		return nil
 	}
+	if o := i.is(); linger {
+		o.Lingers = true
+		if err := i.become(o); err != nil {
+			return err
+		}
+	}
 	return i.launch(ctx, main)
 }
 
-// Over implements brig.Instance. No machine lingers here, so its end is the
-// only one that there is.
+// overAgain is how long it takes until an agent that could not be asked is asked
+// again.
+const overAgain = time.Second
+
+// Over implements brig.Instance.
 func (i *instance) Over(ctx context.Context) error {
-	select {
-	case <-i.done:
-		return errEnded
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		_, err := i.Guest.Over(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-i.done:
+			return errEnded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(overAgain):
+		}
 	}
 }
 
@@ -369,7 +381,11 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTime)
 	defer cancel()
-	if err := i.f.ask(why); err != nil {
+	a := asked{Reason: why}
+	if why == brig.Exited && i.is().Lingers {
+		a.Code = i.mainCode(ctx)
+	}
+	if err := i.f.ask(a); err != nil {
 		return err
 	}
 	if grace > 0 {
@@ -377,6 +393,18 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 		_ = i.Guest.Terminate(ctx, grace)
 	}
 	return i.kill(ctx)
+}
+
+// mainCode is how a main program has ended that the machine has outlived, nil if
+// it has not, or cannot be asked for.
+func (i *instance) mainCode(ctx context.Context) *int {
+	ctx, cancel := context.WithTimeout(ctx, lostTime)
+	defer cancel()
+	code, err := i.Guest.Over(ctx)
+	if err != nil {
+		return nil
+	}
+	return &code
 }
 
 // kill has the engine end the container, and waits until it is known to have.
