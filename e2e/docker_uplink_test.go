@@ -3,7 +3,9 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -177,6 +179,7 @@ func (l *dockerLab) uplinks(t *testing.T) {
 	}
 	t.Run("meddle-control", func(t *testing.T) { l.meddleControl(t, image) })
 	t.Run("trust", func(t *testing.T) { l.trusts(t, image) })
+	t.Run("engine", func(t *testing.T) { l.losesEngine(t, image) })
 }
 
 // givesUplinks looks at containers from outside.
@@ -353,6 +356,84 @@ func (l *dockerLab) trusts(t *testing.T, image string) {
 	}
 	if got := shellIn(t, l.linked(t, image, "runc", func(*brig.Spec) {}), "user", "cat /etc/ssl/certs/0a1b2c3d.0"); got != theirTrust {
 		t.Errorf("without rules %q", got)
+	}
+}
+
+// dialTill dials a port inside until somebody listens there.
+func dialTill(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if c, err = in.Dial(t.Context(), port); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// chatter has a machine send as much as it can, by its uplink and otherwise.
+func (l *dockerLab) chatter(t *testing.T, m brig.Instance) {
+	t.Helper()
+	startIn(t, m, brig.Command{Argv: []string{"python3", "-c", `
+import socket, threading, time
+def talk(c):
+    try:
+        while True: c.sendall(b"y" * 65536)
+    except OSError: pass
+def listen():
+    ln = socket.create_server(("127.0.0.1", 7000))
+    while True: threading.Thread(target=talk, args=(ln.accept()[0],), daemon=True).start()
+threading.Thread(target=listen, daemon=True).start()
+while True:
+    try:
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        while True:
+            s.sendto(b"x" * 60000, ("198.18.0.1", 9)); time.sleep(.001)
+    except OSError: time.sleep(.01)
+`}})
+	for range 4 {
+		c, err := dialTill(t, m, 7000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+	}
+}
+
+// losesEngine: a machine whose engine is killed while it sends as much as it can
+// has no uplink then, and can have another.
+func (l *dockerLab) losesEngine(t *testing.T, image string) {
+	m := l.linked(t, image, "runc", ruled)
+	up := m.up()
+	got := make(chan error, 1)
+	go func() {
+		b := make([]byte, brig.UplinkMTU)
+		for {
+			if _, err := up.Receive(b); err != nil {
+				got <- err
+				return
+			}
+		}
+	}()
+	l.chatter(t, m)
+	time.Sleep(500 * time.Millisecond)
+	l.end(9)
+	select {
+	case <-got:
+	case <-time.After(20 * time.Second):
+		t.Fatal("without an engine packets come")
+	}
+	time.Sleep(2 * time.Second) // all that there is room for on the way is full
+	l.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	again, err := m.Uplink(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if n, err := again.Receive(make([]byte, brig.UplinkMTU)); n == 0 || err != nil {
+		t.Errorf("with the next one %d bytes, %v", n, err)
 	}
 }
 

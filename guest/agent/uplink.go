@@ -17,7 +17,7 @@ type link struct {
 	device string // the name by which the agent alone opens it; none is tunFile
 
 	mu    sync.Mutex // guards the fields below
-	conn  net.Conn   // to the host
+	end   func()     // ends the one that there is
 	ended <-chan struct{}
 }
 
@@ -57,10 +57,13 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn != nil {
-		l.conn.Close()
-		<-l.ended
-		l.conn = nil
+	if l.end != nil {
+		l.end()
+		select {
+		case <-l.ended:
+		case <-time.After(stuckTime): // in what it writes to a host that has gone
+		}
+		l.end = nil
 	}
 	if err := a.acquaint(gateway, call.Authority); err != nil {
 		return nil, nil, err
@@ -73,9 +76,15 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 		return nil, nil, failure("internal", "", "%v", err)
 	}
 	done = make(chan struct{})
-	l.conn, l.ended = c, done
+	l.end, l.ended = func() {
+		go c.Close() // which may have to wait for what is being written
+		t.close()
+	}, done
 	return t, done, nil
 }
+
+// stuckTime is how long an interface that ends is waited for.
+const stuckTime = time.Second
 
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
