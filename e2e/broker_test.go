@@ -40,73 +40,8 @@ func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 // what the next request has, and the audit log says who got what.
 func TestBrokeredSecret(t *testing.T) {
 	needRoot(t)
-	var mu sync.Mutex
-	got := map[string][]string{} // by host
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got[r.Host] = append(got[r.Host], token)
-		fmt.Fprintln(w, "you said", token) // what comes back must not have it either
-	}))
-	cert, key := certificate(t, "brig-test.com") // and all below it
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	srv.StartTLS()
-	defer srv.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(srv.Certificate())
-	public := netip.MustParseAddr("93.184.215.14") // nobody there is asked: Dial connects to us
-	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{
-		Resolver: fixedNames{"api.brig-test.com": public, "other.brig-test.com": public}, Roots: roots,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
-		},
-	}})
-	put := func(value string) string {
-		t.Helper()
-		if _, err := e.PutSecret(ctx, brig.Secret{Name: "token", Hosts: []string{"api.brig-test.com"}}, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-	first := put("first-" + rand.Text())
-	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "api.brig-test.com"}, {Host: "other.brig-test.com", Methods: []string{"GET"}}}}
-	box, err := e.Create(ctx, brig.Spec{Egress: rules, Secrets: []brig.SecretUse{{Name: "token"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(host string) string {
-		t.Helper()
-		res, err := e.Exec(ctx, box.Spec.Name, brig.Command{Argv: []string{"python3", "-c", `
-import os, sys, urllib.request as u
-print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})).read())`, host}}, brig.IO{})
-		if err != nil || res.ExitCode != 0 {
-			t.Fatalf("%s: %+v, %v", host, res, err)
-		}
-		return string(res.Stdout.Head)
-	}
-	said := ask("api.brig-test.com") + ask("other.brig-test.com")
-	second := put("second-" + rand.Text())
-	said += ask("api.brig-test.com")
-	placeholder, _, _ := strings.Cut(said, " ")
-	if strings.Contains(said, first) || strings.Contains(said, second) || !strings.HasPrefix(placeholder, "brig-secret-") {
-		t.Errorf("the sandbox saw %s", said)
-	}
-	mu.Lock()
-	attack.Tried("SEC-02", "gVisor: a secret's value in the sandbox", strings.Contains(said, first) || strings.Contains(said, second))
-	attack.Tried("SEC-02", "gVisor: its placeholder to an allowed host that it is not for", !slices.Equal(got["other.brig-test.com"], []string{placeholder}))
-	attack.Seen("SEC-02", "gVisor: the host that it is for", "the binding", slices.Contains(got["api.brig-test.com"], first))
-	if want := []string{first, second}; !slices.Equal(got["api.brig-test.com"], want) {
-		t.Errorf("the host that may have it got %q, want %q", got["api.brig-test.com"], want)
-	}
-	if want := []string{placeholder}; !slices.Equal(got["other.brig-test.com"], want) {
-		t.Errorf("the other host got %q, want %q", got["other.brig-test.com"], want)
-	}
-	mu.Unlock()
+	e, ctx, box, placeholder, values := brokers(t, "gVisor", engine.Options{}, brig.Spec{})
+	first, second := values[0], values[1]
 	// Neither value is anywhere in the guest's memory, or in its files. The
 	// placeholder is, and what a program has in its environment.
 	in := "control-" + rand.Text()
@@ -137,4 +72,85 @@ print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", 
 	if !slices.Equal(told, want) {
 		t.Errorf("the audit log tells %q", told)
 	}
+}
+
+// brokers has a sandbox use a secret that it does not see, and returns what it
+// has in its stead, and what it was.
+func brokers(t *testing.T, where string, o engine.Options, spec brig.Spec, configs ...brig.ProviderConfig) (_ *engine.Engine, _ context.Context, box *brig.Sandbox, placeholder string, values []string) {
+	t.Helper()
+	var mu sync.Mutex
+	got := map[string][]string{} // by host
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got[r.Host] = append(got[r.Host], token)
+		fmt.Fprintln(w, "you said", token) // what comes back must not have it either
+	}))
+	cert, key := certificate(t, "brig-test.com") // and all below it
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	srv.StartTLS()
+	defer srv.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	public := netip.MustParseAddr("93.184.215.14") // nobody there is asked: Dial connects to us
+	o.Egress = engine.EgressOptions{
+		Resolver: fixedNames{"api.brig-test.com": public, "other.brig-test.com": public}, Roots: roots,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
+		},
+	}
+	e, ctx := engineWith(t, o)
+	for _, c := range configs {
+		if _, err := e.ConfigureProvider(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(value string) string {
+		t.Helper()
+		if _, err := e.PutSecret(ctx, brig.Secret{Name: "token", Hosts: []string{"api.brig-test.com"}}, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	first := put("first-" + rand.Text())
+	spec.Egress = brig.Egress{Rules: []brig.EgressRule{{Host: "api.brig-test.com"}, {Host: "other.brig-test.com", Methods: []string{"GET"}}}}
+	spec.Secrets = []brig.SecretUse{{Name: "token"}}
+	box, err = e.Create(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(host string) string {
+		t.Helper()
+		res, err := e.Exec(ctx, box.Spec.Name, brig.Command{Argv: []string{"python3", "-c", `
+import os, sys, urllib.request as u
+print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})).read())`, host}}, brig.IO{})
+		if err != nil || res.ExitCode != 0 {
+			t.Fatalf("%s: %+v, %v", host, res, err)
+		}
+		return string(res.Stdout.Head)
+	}
+	said := ask("api.brig-test.com") + ask("other.brig-test.com")
+	second := put("second-" + rand.Text())
+	said += ask("api.brig-test.com")
+	placeholder, _, _ = strings.Cut(said, " ")
+	if strings.Contains(said, first) || strings.Contains(said, second) || !strings.HasPrefix(placeholder, "brig-secret-") {
+		t.Errorf("the sandbox saw %s", said)
+	}
+	mu.Lock()
+	attack.Tried("SEC-02", where+": a secret's value in the sandbox", strings.Contains(said, first) || strings.Contains(said, second))
+	attack.Tried("SEC-02", where+": its placeholder to an allowed host that it is not for", !slices.Equal(got["other.brig-test.com"], []string{placeholder}))
+	attack.Seen("SEC-02", where+": the host that it is for", "the binding", slices.Contains(got["api.brig-test.com"], first))
+	if want := []string{first, second}; !slices.Equal(got["api.brig-test.com"], want) {
+		t.Errorf("the host that may have it got %q, want %q", got["api.brig-test.com"], want)
+	}
+	if want := []string{placeholder}; !slices.Equal(got["other.brig-test.com"], want) {
+		t.Errorf("the other host got %q, want %q", got["other.brig-test.com"], want)
+	}
+	mu.Unlock()
+	return e, ctx, box, placeholder, []string{first, second}
 }

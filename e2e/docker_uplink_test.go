@@ -179,6 +179,7 @@ func (l *dockerLab) uplinks(t *testing.T) {
 	}
 	t.Run("meddle-control", func(t *testing.T) { l.meddleControl(t, image) })
 	t.Run("trust", func(t *testing.T) { l.trusts(t, image) })
+	t.Run("secret", l.brokers)
 	t.Run("engine", func(t *testing.T) { l.losesEngine(t, image) })
 }
 
@@ -359,6 +360,30 @@ func (l *dockerLab) trusts(t *testing.T, image string) {
 	}
 }
 
+// dockerBeside are options of an engine with the provider beside its own.
+func dockerBeside(t *testing.T) engine.Options {
+	return engine.Options{
+		Drivers: []brig.Driver{docker.Driver()},
+		Site:    func(id string) brig.Site { return brig.Site{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")} },
+	}
+}
+
+// config sets the provider up with a runtime of the lab's engine.
+func (l *dockerLab) config(runtime string) brig.ProviderConfig {
+	return brig.ProviderConfig{
+		ID: docker.Name + "@" + runtime, Config: fmt.Appendf(nil, `{"host": %q, "image": %q, "runtime": %q, "pull": "never"}`, l.host, l.image, runtime),
+	}
+}
+
+// brokers: a secret is used by a sandbox that never sees it.
+func (l *dockerLab) brokers(t *testing.T) {
+	c := l.config("runc")
+	e, ctx, box, _, _ := brokers(t, "docker", dockerBeside(t), brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}}, c)
+	if err := e.Remove(ctx, box.Spec.Name); err != nil {
+		t.Error(err)
+	}
+}
+
 // dialTill dials a port inside until somebody listens there.
 func dialTill(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
 	t.Helper()
@@ -448,20 +473,16 @@ func TestDockerEgress(t *testing.T) {
 	}
 	l := newEscapeLab(t)
 	d := startDocker(t, "runsc")
-	e, ctx := engineWith(t, engine.Options{
-		Egress: engine.EgressOptions{Resolver: l.resolver()}, Drivers: []brig.Driver{docker.Driver()},
-		Site: func(id string) brig.Site {
-			return brig.Site{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")}
-		},
-	})
+	o := dockerBeside(t)
+	o.Egress.Resolver = l.resolver()
+	e, ctx := engineWith(t, o)
 	for _, runtime := range []string{"runc", "runsc"} {
-		id := docker.Name + "@" + runtime
-		raw := fmt.Appendf(nil, `{"host": %q, "image": %q, "runtime": %q, "pull": "never"}`, d.host, d.image, runtime)
-		if _, err := e.ConfigureProvider(ctx, brig.ProviderConfig{ID: id, Config: raw}); err != nil {
+		c := d.config(runtime)
+		if _, err := e.ConfigureProvider(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 		t.Run(runtime, func(t *testing.T) {
-			l.escapes(t, e, ctx, brig.Spec{Placement: brig.Placement{Provider: id, Only: true}})
+			l.escapes(t, e, ctx, brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}})
 		})
 	}
 }
