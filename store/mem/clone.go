@@ -90,7 +90,7 @@ func cloneOutcome(o *brig.Outcome) *brig.Outcome {
 	}
 	if c.Step = clonePointer(o.Step); c.Step != nil {
 		st := c.Step
-		st.State, st.Outputs = bytes.Clone(st.State), slices.Clone(st.Outputs)
+		st.State, st.Outputs, st.Packages = bytes.Clone(st.State), slices.Clone(st.Outputs), slices.Clone(st.Packages)
 		for i, out := range st.Outputs {
 			data := maps.Clone(out.Data)
 			for kind, b := range data {
