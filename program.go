@@ -91,7 +91,8 @@ type Program struct {
 	Timeout time.Duration
 	// Grace is how long code whose time is over may take to end by itself: it is
 	// sent SIGTERM, and killed when that is over too, which Outcome.Signal says.
-	// Default none: it is killed at once. A provider that is given whole programs
+	// Default none: it is killed at once. Both together are no longer than the
+	// longest timeout. A provider that is given whole programs
 	// ends them in its own way.
 	Grace  time.Duration
 	User   string

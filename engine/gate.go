@@ -29,6 +29,7 @@ type visit struct {
 	// pending says that the intent is not on record yet: it goes with the
 	// record that the call writes first. told says that the outcome is.
 	pending, told bool
+	aside         bool              // an errand of another visit, which alone is on record
 	detail        map[string]string // of the events that come; see say
 	hash          string            // of the code that is run
 	rest          func()            // lets the machine sleep again

@@ -150,7 +150,7 @@ func (e *Engine) onward(ctx context.Context, v *visit, stops []stop, try func(st
 			return tried(lost, failed)
 		}
 		err := brig.AsError(lost)
-		if !v.pending && v.id != "" {
+		if !v.aside && !v.pending && v.id != "" {
 			// What has begun ends, on record: the next attempt is another.
 			_ = v.note(ctx, v.event(brig.Finish, err)) // it is in the log if it is lost
 			v.pending, v.told = true, false

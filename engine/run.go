@@ -230,7 +230,7 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	case p.Grace > 0 && j.lang == nil:
 		return nil, brig.InvalidField("grace_ms", "a command is killed when its time is over").WithHint("leave it out, or begin the command with timeout")
 	}
-	j.grace = p.Grace
+	j.grace = min(p.Grace, max(0, v.bounds.MaxTimeout-j.cmd.Timeout))
 	if err := checkCommand(j.cmd); err != nil {
 		return nil, err
 	}

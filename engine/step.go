@@ -67,7 +67,7 @@ func (s *stepRun) message(m *interpreter.Message) {
 	}
 	switch m.Type {
 	case "installed":
-		for _, r := range m.Packages {
+		for _, r := range m.Packages[:min(len(m.Packages), tool.MaxPackages)] {
 			if slices.Contains(s.asked, r) {
 				s.packages = tool.Merge(s.packages, r)
 			}

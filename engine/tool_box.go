@@ -46,6 +46,7 @@ type boxes struct {
 	busy []*box
 
 	layers turns // of those that are being made, by digest
+	vain   vain  // of those that could not be made, by digest
 }
 
 // turns let one at a time do what has a name.

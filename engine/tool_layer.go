@@ -71,18 +71,24 @@ func (e *Engine) equip(ctx context.Context, v *visit, x *box, j *toolJob) (*brig
 	return nil, err
 }
 
-// builder is what packages for the call are installed in.
-func (j *toolJob) builder(e *Engine) brig.Spec {
-	if j.says.Template != "" {
-		return brig.Spec{Template: j.says.Template}
-	}
-	return brig.Spec{Image: e.Options.Tools.Image}
+// builder is a sandbox in which packages are installed.
+type builder struct {
+	brig.Spec
+	image string // the digest that its image must have; empty is any
 }
 
-// layer takes a layer from the shelf, and puts it there first if need be, in a
-// sandbox of that spec. Who wants one that is being made waits for it. Without
+// builder is what packages for the call are installed in.
+func (j *toolJob) builder(e *Engine) builder {
+	if j.says.Template != "" {
+		return builder{Spec: brig.Spec{Template: j.says.Template}}
+	}
+	return builder{Spec: brig.Spec{Image: e.Options.Tools.Image}}
+}
+
+// layer takes a layer from the shelf, and puts it there first if need be, by a
+// builder. Who wants one that is being made waits for it. Without
 // one it says why there is none.
-func (e *Engine) layer(ctx context.Context, v *visit, l tool.Layer, in brig.Spec, digest string) (_ *tool.Content, said string, err error) {
+func (e *Engine) layer(ctx context.Context, v *visit, l tool.Layer, in builder, digest string) (_ *tool.Content, said string, err error) {
 	shelf := e.Options.Tools.Layers
 	if shelf == nil {
 		return nil, "packages are not installed here (the operator allows that with tools.packages)", nil
@@ -106,14 +112,17 @@ func (e *Engine) layer(ctx context.Context, v *visit, l tool.Layer, in brig.Spec
 
 // makeLayer installs packages in a sandbox of their own, and puts them on the
 // shelf, or says why not.
-func (e *Engine) makeLayer(ctx context.Context, v *visit, l tool.Layer, in brig.Spec, digest string) (said string, err error) {
+func (e *Engine) makeLayer(ctx context.Context, v *visit, l tool.Layer, in builder, digest string) (said string, err error) {
 	shelf := e.Options.Tools.Layers
 	in.Name, in.TTL = newName("tool-build-"), min(builderTTL, v.bounds.MaxTTL)
-	m, err := e.makeToolSandbox(ctx, v, in, nil, e.Options.Tools.PackageEgress)
+	m, err := e.makeToolSandbox(ctx, v, in.Spec, nil, e.Options.Tools.PackageEgress)
 	if err != nil {
 		return "", err
 	}
 	defer e.endBox(ctx, &box{id: m.rec.ID, tenant: m.rec.Tenant})
+	if in.image != "" && m.rec.Digest != in.image {
+		return "where packages are installed the image is another", nil
+	}
 	said, ok, err := e.install(ctx, m, l)
 	if err != nil {
 		return "", e.lost(ctx, m.rec, m.in, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxPackages is how many packages a setup or a tool may need.
-const maxPackages = 100
+// MaxPackages is how many packages a setup, a tool or a step may need.
+const MaxPackages = 100
 
 var (
 	pipForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[A-Za-z0-9,._-]{1,128}\])? ?((===|==|<=|>=|!=|~=|<|>) ?[A-Za-z0-9.*+!_-]{1,64}(, ?(===|==|<=|>=|!=|~=|<|>) ?[A-Za-z0-9.*+!_-]{1,64}){0,7})?$`)
@@ -29,8 +29,8 @@ func CheckNode(field string, list []string) error {
 }
 
 func check(field string, list []string, form *regexp.Regexp, example string) error {
-	if len(list) > maxPackages {
-		return brig.InvalidField(field, "%d packages are too many", len(list)).WithHint("give at most %d", maxPackages)
+	if len(list) > MaxPackages {
+		return brig.InvalidField(field, "%d packages are too many", len(list)).WithHint("give at most %d", MaxPackages)
 	}
 	for i, r := range list {
 		if !form.MatchString(r) {
@@ -53,20 +53,43 @@ func InstallError(installer string, packages []string, tool string, own bool, sa
 		whose, installer, strings.Join(packages, " "), tool, said)
 }
 
-// Asked are the words of a cell that pip is given to install, in commands that
-// a line of the cell is.
+// Asked are the requirements that a cell gives pip to install, in commands that a
+// line of the cell is. A line in which anything else stands asks for none of them:
+// what follows an option may be a file or a folder, and what has another index is
+// not what the operator's has by that name.
 func Asked(cell string) (out []string) {
-	for _, m := range pipLine.FindAllStringSubmatch(strings.ReplaceAll(cell, "\\\n", " "), -1) {
-		for _, word := range pipWord.FindAllString(m[1], -1) {
-			out = append(out, strings.Trim(word, `"'`))
+	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
+	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {
+		for _, name := range requirementsOf(m[1]) {
+			if len(out) < MaxPackages && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// requirementsOf are those of one command, after its "install".
+func requirementsOf(words string) (out []string) {
+	for _, word := range pipWord.FindAllString(words, 2*MaxPackages) {
+		switch word = strings.Trim(word, `"'`); {
+		case harmless.MatchString(word):
+		case pipForm.MatchString(word):
+			out = append(out, word)
+		default:
+			return nil
 		}
 	}
 	return out
 }
 
 var (
-	pipLine = regexp.MustCompile(`(?m)^[ \t]*[%!]{0,2}[ \t]*(?:python3? -m )?pip3?[ \t]+install[ \t](.*)$`)
+	pipLine = regexp.MustCompile(`(?m)^[ \t]*[%!]{0,2}[ \t]*(?:(?:\{sys\.executable\}|[\w/.+-]*python[\w.]*)[ \t]+-m[ \t]+)?pip3?[ \t]+install[ \t](.*)$`)
 	pipWord = regexp.MustCompile(`"[^"]*"|'[^']*'|[^ \t"']+`)
+	// harmless options do not change what is meant by the names beside them. The
+	// driver has the same list.
+	harmless = regexp.MustCompile(`^(-[qvU]+|--(quiet|verbose|upgrade|user|no-input|no-cache-dir|prefer-binary|break-system-packages` +
+		`|disable-pip-version-check|no-warn-script-location|no-python-version-warning|progress-bar=\w+|root-user-action=\w+))$`)
 )
 
 // Merge adds a requirement of pip to others: in the place of one for the same
@@ -79,7 +102,7 @@ func Merge(list []string, r string) []string {
 	list = slices.Clone(list)
 	if i := slices.IndexFunc(list, func(old string) bool { return packageName(old) == packageName(r) }); i >= 0 {
 		list[i] = r
-	} else if len(list) < maxPackages {
+	} else if len(list) < MaxPackages {
 		list = append(list, r)
 	}
 	return list

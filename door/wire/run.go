@@ -24,7 +24,7 @@ type RunRequest struct {
 	Require   map[string]string `json:"require,omitempty" doc:"the least that must be enforced, by area, for example {\"memory\": \"boundary\"}; otherwise nothing runs"`
 	Placement *Placement        `json:"placement,omitempty" doc:"where it wants to run; default where the tenant's routing has it"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed"`
-	GraceMS   int64             `json:"grace_ms,omitempty" doc:"how long after timeout_ms code may take to end, which is sent SIGTERM first; default none"`
+	GraceMS   int64             `json:"grace_ms,omitempty" doc:"how long after timeout_ms code may take to end, which is sent SIGTERM first; both together are no longer than the longest timeout; default none"`
 	User      string            `json:"user,omitempty" doc:"user (the default) or root"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; one is picked otherwise"`
 	Labels    map[string]string `json:"labels,omitempty"`
