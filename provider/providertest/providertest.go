@@ -183,6 +183,10 @@ func (h Harness) spec() brig.Spec {
 }
 
 // create makes a machine that is destroyed when the test ends.
+// leaseTime is how long a machine has that no test is longer about, however
+// slow the machine that it runs on.
+const leaseTime = 10 * time.Minute
+
 func create(t *testing.T, h Harness, change func(*brig.Spec)) (brig.ID, brig.Instance) {
 	t.Helper()
 	spec := h.spec()
@@ -190,7 +194,7 @@ func create(t *testing.T, h Harness, change func(*brig.Spec)) (brig.ID, brig.Ins
 		change(&spec)
 	}
 	id := newID()
-	in, err := h.Provider.Create(t.Context(), id, spec, time.Now().Add(time.Minute))
+	in, err := h.Provider.Create(t.Context(), id, spec, time.Now().Add(leaseTime))
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}
