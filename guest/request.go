@@ -31,7 +31,7 @@ func account(name string) user {
 		// The engine has made it of what an image says.
 		n, err := strconv.ParseUint(uid, 10, 16)
 		m, err2 := strconv.ParseUint(gid, 10, 16)
-		if err == nil && err2 == nil && n != 0 {
+		if err == nil && err2 == nil && n != 0 && n != wire.AgentID && m != wire.AgentID {
 			u.uid, u.gid, u.name = uint32(n), uint32(m), uid
 		}
 	}

@@ -91,6 +91,9 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		// only init itself may follow the link to its program.
 		file = "/proc/self/exe"
 	}
+	if !a.plain && (x.call.UID == agentID || x.call.GID == agentID) {
+		return nil, failure("invalid", "user", "nobody else is the agent's user")
+	}
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: x.call.Env, Files: fds,
 		Sys: &syscall.SysProcAttr{

@@ -63,7 +63,7 @@ func share(dir string) error {
 // agentID is the agent's own user and group from the moment it runs. Nobody
 // else is that user, so that without a capability not even root in the sandbox
 // can signal or stop its init.
-const agentID = 64999
+const agentID = wire.AgentID
 
 // shed makes sure that no program which the agent starts can have a
 // capability, not even as root. A provider that can starts the agent as its

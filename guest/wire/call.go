@@ -150,6 +150,10 @@ const (
 	UplinkWord = "uplink"
 )
 
+// AgentID is the user and the group of an agent in a sandbox. It believes whoever
+// is that user, so that no program may be.
+const AgentID = 64999
+
 // SessionSocket is the abstract socket on which an agent takes sessions: each
 // is a Mux, from a process of the agent's own user.
 const SessionSocket = "@brig-agent"

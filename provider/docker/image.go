@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/image"
 )
 
@@ -155,7 +156,7 @@ func accountOf(user string) (name, account string) {
 		gid = uid
 	}
 	m, err2 := strconv.ParseUint(gid, 10, 16)
-	if err != nil || err2 != nil || n == 1000 {
+	if err != nil || err2 != nil || n == 1000 || n == wire.AgentID || m == wire.AgentID {
 		return "user", ""
 	}
 	return "user", fmt.Sprintf("%d:%d", n, m)
