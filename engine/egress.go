@@ -168,18 +168,32 @@ func (e *Engine) openLater(rec *brig.Record, in brig.Instance) {
 				return
 			case <-time.After(wayPause):
 			}
-			now, err := e.Store.Get(e.ctx, rec.Tenant, string(rec.ID))
-			if err != nil || now.State != brig.Running {
-				return
-			}
 			ctx, cancel := context.WithTimeout(e.ctx, cleanupTime)
-			err = e.openWay(ctx, now, in)
+			err := e.openAgain(ctx, rec, in)
 			cancel()
 			if err == nil {
 				return
 			}
 		}
 	})
+}
+
+// openAgain is openWay with the rules that are on record by now. They are read
+// when nobody can be changing them.
+func (e *Engine) openAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	w := e.wayOf(rec.ID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, err := e.Store.Get(ctx, rec.Tenant, string(rec.ID))
+	switch {
+	case brig.KindOf(err) == brig.NotFound:
+		return nil
+	case err != nil:
+		return err
+	case now.State != brig.Running || len(now.Spec.Egress.Rules) == 0:
+		return nil
+	}
+	return e.openLocked(ctx, w, now, in)
 }
 
 // SetEgress implements brig.Service.
@@ -198,18 +212,18 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 		w := e.wayOf(v.rec.ID)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		var had brig.Egress
 		rec, err := e.update(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
-			r.Spec.Egress = rules
+			had, r.Spec.Egress = r.Spec.Egress, rules
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		out = &rec.Sandbox
 		switch {
 		case w.session == nil && len(rules.Rules) > 0:
 			if err := e.openLocked(ctx, w, rec, in); err != nil {
-				return errors.Join(err, e.keepRules(ctx, v.rec))
+				return errors.Join(err, e.keepRules(ctx, v.rec, had))
 			}
 		case w.session != nil && len(rules.Rules) == 0:
 			e.countLocked(v.rec.ID, w)
@@ -220,16 +234,17 @@ func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) 
 				w.session.Update(rules)
 			}
 		}
+		out = &rec.Sandbox
 		return nil
 	})
 	return out, err
 }
 
-// keepRules puts the rules back on record that a sandbox had, where it cannot
-// have others.
-func (e *Engine) keepRules(ctx context.Context, rec *brig.Record) error {
+// keepRules puts the rules back on record that a sandbox had, where it was not
+// given others: what is refused changes nothing.
+func (e *Engine) keepRules(ctx context.Context, rec *brig.Record, had brig.Egress) error {
 	_, err := e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
-		r.Spec.Egress = rec.Spec.Egress
+		r.Spec.Egress = had
 		return nil
 	})
 	return err
