@@ -58,7 +58,19 @@ func (a *Agent) resolve(content []byte) error {
 	if is, err := contentOf(name); err == nil && bytes.Equal(withoutRemarks(is), content) {
 		return nil
 	}
-	return a.exchange(name, content)
+	err := a.exchange(name, content)
+	if st, lost := os.Lstat(name); err != nil && lost == nil && st.Mode().IsRegular() && mounted(name) {
+		// Root inside has changed it, to its own harm: no rule depends on it.
+		return nil
+	}
+	return err
+}
+
+// mounted reports whether a file is a mount of its own, which cannot be renamed
+// over.
+func mounted(name string) bool {
+	var file, dir syscall.Stat_t
+	return syscall.Lstat(name, &file) == nil && syscall.Lstat(path.Dir(name), &dir) == nil && file.Dev != dir.Dev
 }
 
 // withoutRemarks is what a file of settings says.

@@ -30,6 +30,9 @@ type tun struct {
 func (l *link) take() error {
 	const oPath = 0x200000 // O_PATH
 	fd, err := syscall.Open(tunFile, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err == syscall.ENOENT {
+		return nil // there is none to take, and no uplink
+	}
 	if err != nil {
 		return fmt.Errorf("take %s: %w", tunFile, err)
 	}
@@ -83,7 +86,13 @@ func attach(fd int, name string) error {
 	var request [40]byte     // struct ifreq
 	copy(request[:syscall.IFNAMSIZ-1], name)
 	binary.NativeEndian.PutUint16(request[syscall.IFNAMSIZ:], syscall.IFF_TUN|syscall.IFF_NO_PI|exclusive)
-	return control(fd, syscall.TUNSETIFF, unsafe.Pointer(&request))
+	if err := control(fd, syscall.TUNSETIFF, unsafe.Pointer(&request)); err != nil {
+		return err
+	}
+	// An image may have brought a node of the same device. Not all kernels know
+	// owners.
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETOWNER, agentID)
+	return nil
 }
 
 // read waits for packets and appends those that there are, each with its

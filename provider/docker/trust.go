@@ -29,6 +29,9 @@ const (
 	maxTrust     = 4 << 20
 )
 
+// errTrust is what is said of more.
+var errTrust = fmt.Errorf("%s has more than %d bytes", trustDir, maxTrust)
+
 // maxTrusts is of how many images it is remembered.
 const maxTrusts = 16
 
@@ -41,14 +44,20 @@ type trusted struct {
 // trustOf reads what an image has in the directory, through a container of it.
 func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trusted, error) {
 	p.trusting.Lock()
-	defer p.trusting.Unlock()
-	if t, ok := p.trusts[image]; ok {
+	t, ok := p.trusts[image]
+	p.trusting.Unlock()
+	if ok {
 		return t, nil
 	}
+	// Some may read it at once, but none waits for another's image.
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	t, err := p.readTrust(ctx, container)
 	if err != nil {
 		return nil, creationError(fmt.Errorf("read the image's certificates: %w", err))
 	}
+	p.trusting.Lock()
+	defer p.trusting.Unlock()
 	if len(p.trusts) >= maxTrusts || p.trusts == nil {
 		p.trusts = map[string][]trusted{}
 	}
@@ -81,6 +90,9 @@ func parseTrust(r *tar.Reader) (out []trusted, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if total += int64(512 + len(h.Name) + len(h.Linkname)); total > maxTrust {
+			return nil, errTrust
+		}
 		name := path.Clean(h.Name)
 		t := trusted{Node: brig.Node{Path: name, Mode: uint32(h.Mode) & 0o755, Modified: h.ModTime}}
 		switch h.Typeflag {
@@ -99,8 +111,8 @@ func parseTrust(r *tar.Reader) (out []trusted, err error) {
 		default:
 			continue
 		}
-		if total += int64(len(t.data)) + 512; total > maxTrust {
-			return nil, fmt.Errorf("%s has more than %d bytes", trustDir, maxTrust)
+		if total += int64(len(t.data)); total > maxTrust {
+			return nil, errTrust
 		}
 		if t.Size = int64(len(t.data)); name != "." && !strings.HasPrefix(name, "../") {
 			out = append(out, t)
