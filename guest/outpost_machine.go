@@ -105,6 +105,10 @@ func (o *Outpost) Make(ctx context.Context, k MachineOptions, spec brig.Spec, le
 		m.know(s)
 		err = m.remember()
 	}
+	if err == nil {
+		// Now its keeper may leave it to us.
+		err = wire.Write(c, wire.TypeOK, nil)
+	}
 	if err != nil {
 		end()
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTime)

@@ -74,7 +74,7 @@ func (k *Keeper) make(c *net.UnixConn, o wire.Order) {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
 	}
-	left := answer(c)
+	taken, left := takes(c)
 	made := k.begins(m)
 	if err := m.boot(*o.Make); err != nil {
 		os.RemoveAll(m.dir)
@@ -91,14 +91,15 @@ func (k *Keeper) make(c *net.UnixConn, o wire.Order) {
 	m.mu.Unlock()
 	go m.wait()
 	made(true)
+	wire.WriteJSON(c, wire.TypeState, m.state())
 	select {
+	case <-taken:
 	case <-left:
-		// Nobody has been told of it, and nobody will look for it.
+		// Nobody knows of it, and nobody will look for it.
 		if err := k.erase(m); err != nil {
 			os.Stderr.WriteString("brig-agent: erase what nobody waits for: " + err.Error() + "\n")
 		}
 		return
-	default:
 	}
 	m.mu.Lock()
 	m.main = o.Make.Main
@@ -106,7 +107,7 @@ func (k *Keeper) make(c *net.UnixConn, o wire.Order) {
 	if !o.Make.Held {
 		m.begin(false)
 	}
-	m.watch(c, left)
+	m.tell(c, left)
 	m.mu.Lock()
 	tethered := m.tethered
 	m.mu.Unlock()
@@ -318,6 +319,22 @@ func answer(c net.Conn) <-chan struct{} {
 	return came
 }
 
+// takes is closed when whoever has a machine made says that it knows of it, and
+// left when it goes away, before or after that.
+func takes(c net.Conn) (taken, left <-chan struct{}) {
+	said, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		r := wire.NewReader(c)
+		if f, err := r.Read(); err != nil || f.Type != wire.TypeOK {
+			return
+		}
+		close(said)
+		r.Read()
+	}()
+	return said, gone
+}
+
 // renew moves the lease.
 func (m *machine) renew(lease time.Duration, own bool) error {
 	m.mu.Lock()
@@ -411,9 +428,13 @@ func (m *machine) state() wire.State {
 // watch tells a host of the machine, until its end or the host's.
 func (m *machine) watch(c net.Conn, left <-chan struct{}) {
 	s := m.state()
-	if wire.WriteJSON(c, wire.TypeState, s) != nil || s.Ended != nil {
-		return
+	if wire.WriteJSON(c, wire.TypeState, s) == nil && s.Ended == nil {
+		m.tell(c, left)
 	}
+}
+
+// tell says how the machine ended when it does, to who is still there.
+func (m *machine) tell(c net.Conn, left <-chan struct{}) {
 	select {
 	case <-m.done:
 		wire.WriteJSON(c, wire.TypeState, m.state())

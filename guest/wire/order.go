@@ -32,8 +32,9 @@ type KeeperOp string
 
 // The orders that a keeper carries out.
 const (
-	// Make makes a machine; the answer is Watch's. A machine that is tethered
-	// ends with the connection.
+	// Make makes a machine; the answer is Watch's. Whoever asked says TypeOK to
+	// the first State: one who goes away before has no machine. A machine that is
+	// tethered ends with the connection.
 	KeeperMake KeeperOp = "make"
 	// Watch answers with a State, and with another one when the machine ends.
 	KeeperWatch KeeperOp = "watch"
