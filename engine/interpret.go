@@ -108,9 +108,10 @@ func (a *attempt) output(from brig.From, p []byte) {
 // clock ends the program when its time is over: at once, or when it has been
 // asked to and did not. What it returns ends the clock.
 func (a *attempt) clock(timeout, grace time.Duration) (end func()) {
+	session := a.m.session // the machine's own, as long as nobody has let it go
 	over := make(chan struct{})
 	timer := time.AfterFunc(timeout, func() {
-		if grace == 0 || !a.ask(grace, over) {
+		if grace == 0 || !a.ask(session, grace, over) {
 			a.stop(nil, true)
 		}
 	})
@@ -122,13 +123,13 @@ func (a *attempt) clock(timeout, grace time.Duration) (end func()) {
 
 // ask asks the program to end, and reports whether it is over before its grace
 // is.
-func (a *attempt) ask(grace time.Duration, over <-chan struct{}) bool {
+func (a *attempt) ask(session *interpreter.Session, grace time.Duration, over <-chan struct{}) bool {
 	a.mu.Lock()
 	a.asked = true
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), grace)
 	defer cancel()
-	lost := a.m.session.Signal(ctx, "SIGTERM")
+	lost := session.Signal(ctx, "SIGTERM")
 	if lost == nil {
 		select {
 		case <-over:
