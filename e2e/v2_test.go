@@ -24,8 +24,8 @@ import (
 // starts about twenty: 100 seconds where nothing else runs, twice that beside
 // the rest of the suite.
 const (
-	v2BootTime = time.Minute
-	v2Time     = 4 * time.Minute
+	v2BootTime = 3 * time.Minute
+	v2Time     = 10 * time.Minute
 )
 
 // v2Step is what one step of testdata/v2/script left.
