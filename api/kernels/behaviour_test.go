@@ -41,7 +41,7 @@ func await(t *testing.T, conn *websocket.Conn, text string) {
 // awaitEnd reads until the connection ends.
 func awaitEnd(t *testing.T, conn *websocket.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // large messages take seconds with the race detector
 	defer cancel()
 	for {
 		if _, _, err := conn.Read(ctx); err != nil {
