@@ -109,18 +109,10 @@ func (d *Door) router() http.Handler {
 
 // keyed is what all routes share: whose key it is, and how errors look.
 func (d *Door) keyed(rt route) http.Handler {
+	keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		door.Route(r, "e2b:"+rt.pattern)
-		proof, err := d.authenticate(r)
-		if err == nil {
-			door.AllowBody(w, r)
-			keyed, done := d.ring.Use(w, r, proof)
-			defer done()
-			err = rt.handle(w, keyed)
-		}
-		if err != nil {
-			d.fail(w, r, err)
-		}
+		keyed(w, r)
 	})
 }
 

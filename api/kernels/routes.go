@@ -54,18 +54,10 @@ func (d *Door) routes() []route {
 func (d *Door) router() http.Handler {
 	mux := chi.NewRouter()
 	for _, rt := range d.routes() {
+		keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
 		mux.MethodFunc(rt.method, rt.pattern, func(w http.ResponseWriter, r *http.Request) {
 			door.Route(r, "kernels:"+rt.pattern)
-			proof, err := d.authenticate(r)
-			if err == nil {
-				door.AllowBody(w, r)
-				keyed, done := d.ring.Use(w, r, proof)
-				defer done()
-				err = rt.handle(w, keyed)
-			}
-			if err != nil {
-				d.fail(w, r, err)
-			}
+			keyed(w, r)
 		})
 	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
