@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"flag"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -125,16 +124,7 @@ func TestTranscripts(t *testing.T) {
 			if _, said := req.Header["Authorization"]; !said {
 				req.Header.Set("Authorization", "Bearer "+operatorKey)
 			}
-			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			data, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resp, string(data)
+			return transcript.Fetch(t, req)
 		},
 		Headers: []string{"Content-Type"},
 	})

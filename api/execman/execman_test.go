@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/execman"
+	"github.com/brig-run/brig/door/transcript"
 	"github.com/brig-run/brig/door/wire"
 )
 
@@ -179,16 +179,8 @@ func replay(t *testing.T, url, text string) string {
 		}
 		req.Header.Set(k, v)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%d %s\n%s\n", resp.StatusCode, resp.Header.Get("Content-Type"), strings.TrimSuffix(string(b), "\n"))
+	resp, body := transcript.Fetch(t, req)
+	return fmt.Sprintf("%d %s\n%s\n", resp.StatusCode, resp.Header.Get("Content-Type"), strings.TrimSuffix(body, "\n"))
 }
 
 // Every kind of error has an answer, and all but the callers' own are 200.

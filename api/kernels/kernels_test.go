@@ -285,16 +285,7 @@ func TestTranscripts(t *testing.T) {
 			if a := req.Header.Get("Authorization"); a != "" {
 				req.Header.Set("Authorization", strings.Replace(a, "TOKEN", key, 1))
 			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			b, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resp, string(b)
+			return transcript.Fetch(t, req)
 		},
 		Headers: []string{"Location", "Retry-After", "Content-Type"},
 	})

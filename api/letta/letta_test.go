@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -128,16 +127,7 @@ func TestTranscripts(t *testing.T) {
 			if req.Header.Get("Authorization") == "" {
 				req.Header.Set("Authorization", "Bearer "+key)
 			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			b, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resp, string(b)
+			return transcript.Fetch(t, req)
 		},
 		Headers: []string{"Content-Type"},
 		Steady:  func(s string) string { return trace.ReplaceAllString(s, `"trace_id":"TRACE"`) },

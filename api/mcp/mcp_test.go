@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig/api/mcp"
+	"github.com/brig-run/brig/door/transcript"
 )
 
 const (
@@ -112,16 +113,8 @@ func post(t *testing.T, url, method, key, session, version, body string) (int, s
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
+	resp, body := transcript.Fetch(t, req)
+	return resp.StatusCode, body
 }
 
 // A session is its owner's alone: to everybody else, of whichever tenant, it

@@ -2,7 +2,6 @@ package rest_test
 
 import (
 	"flag"
-	"io"
 	"net/http"
 	"testing"
 
@@ -22,19 +21,11 @@ func TestTranscripts(t *testing.T) {
 			if _, said := req.Header["Authorization"]; !said {
 				req.Header.Set("Authorization", "Bearer "+key)
 			}
-			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			data, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp, body := transcript.Fetch(t, req)
 			if resp.Header.Get("X-Request-Id") == "" || resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s %s: headers %v", req.Method, req.URL, resp.Header)
 			}
-			return resp, string(data)
+			return resp, body
 		},
 		Headers: []string{"Allow", "Content-Type", "Location", "Retry-After", "Www-Authenticate"},
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/door/transcript"
 )
 
 // key is the one key of these tests.
@@ -428,14 +429,5 @@ func ask(t testing.TB, method, url, body string, headers ...string) (*http.Respo
 			req.Header.Set(headers[i], headers[i+1])
 		}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(b)
+	return transcript.Fetch(t, req)
 }
