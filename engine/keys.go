@@ -187,13 +187,8 @@ func (e *Engine) Keys(ctx context.Context, tenant string) (_ []*brig.Key, err er
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if tenant == "" {
-		tenant = v.actor.Tenant
-	}
-	if tenant != brig.AllTenants || v.actor.Role < brig.Operator {
-		if err := e.mayTenant(ctx, v, tenant); err != nil {
-			return nil, err
-		}
+	if tenant, err = e.ofTenant(ctx, v, tenant); err != nil {
+		return nil, err
 	}
 	if err := e.flushUsage(ctx); err != nil { // for when they were used
 		return nil, err

@@ -160,13 +160,8 @@ func (e *Engine) Sessions(ctx context.Context, tenant string) (_ []*brig.Session
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if tenant == "" {
-		tenant = v.actor.Tenant
-	}
-	if tenant != brig.AllTenants || v.actor.Role < brig.Operator {
-		if err := e.mayTenant(ctx, v, tenant); err != nil {
-			return nil, err
-		}
+	if tenant, err = e.ofTenant(ctx, v, tenant); err != nil {
+		return nil, err
 	}
 	if err := e.flushSessions(ctx); err != nil { // for when they were used
 		return nil, err

@@ -26,6 +26,18 @@ func (e *Engine) mayTenantLocked(ctx context.Context, v *visit, tenant string) e
 	return err
 }
 
+// ofTenant is the tenant that a question is about, which is the caller's own if
+// it names none. Operators may ask about all of them.
+func (e *Engine) ofTenant(ctx context.Context, v *visit, tenant string) (string, error) {
+	if tenant == "" {
+		tenant = v.actor.Tenant
+	}
+	if tenant == brig.AllTenants && v.actor.Role >= brig.Operator {
+		return tenant, nil
+	}
+	return tenant, e.mayTenant(ctx, v, tenant)
+}
+
 func errNoTenant(tenant string) error {
 	return brig.Errorf(brig.NotFound, "no tenant %q", clip(tenant)).WithHint("an operator lists tenants with brig tenant ls")
 }

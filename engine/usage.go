@@ -71,13 +71,8 @@ func (e *Engine) TenantUsage(ctx context.Context, q brig.UsageQuery) (_ []brig.U
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if q.Tenant == "" {
-		q.Tenant = v.actor.Tenant
-	}
-	if q.Tenant != brig.AllTenants || v.actor.Role < brig.Operator {
-		if err := e.mayTenant(ctx, v, q.Tenant); err != nil {
-			return nil, err
-		}
+	if q.Tenant, err = e.ofTenant(ctx, v, q.Tenant); err != nil {
+		return nil, err
 	}
 	if err := e.checkDays(&q); err != nil {
 		return nil, err
