@@ -67,7 +67,20 @@ func (w *Writer) Close() error {
 
 // Read opens the journal of this name, which need not be there.
 func Read(name string) (io.ReadCloser, error) {
-	var open files
+	open, err := openFiles(name)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{open.reader(), open}, nil
+}
+
+type files []*os.File
+
+// openFiles opens the older file and the newer one, those that are there.
+func openFiles(name string) (open files, err error) {
 	for _, n := range []string{name + oldSuffix, name} {
 		f, err := os.Open(n)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -78,13 +91,8 @@ func Read(name string) (io.ReadCloser, error) {
 		}
 		open = append(open, f)
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{open.reader(), open}, nil
+	return open, nil
 }
-
-type files []*os.File
 
 func (f files) reader() io.Reader {
 	var rs []io.Reader

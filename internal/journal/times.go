@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -95,22 +94,17 @@ func readMarks(logFile string, says time.Time) []mark {
 
 // ReadTimed is Read with the stamp of its time before every line.
 func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error) {
-	var open files
+	open, err := openFiles(name)
+	if err != nil {
+		return nil, err
+	}
 	var all, last *timedReader
-	for _, n := range []string{name + oldSuffix, name} {
-		f, err := os.Open(n)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open journal: %w", err), open.Close())
-		}
-		open = append(open, f)
+	for _, f := range open {
 		st, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open journal: %w", err), open.Close())
 		}
-		part := &timedReader{r: bufio.NewReaderSize(f, 64<<10), stamp: stamp, marks: readMarks(n, st.ModTime())}
+		part := &timedReader{r: bufio.NewReaderSize(f, 64<<10), stamp: stamp, marks: readMarks(f.Name(), st.ModTime())}
 		if last == nil {
 			all = part
 		} else {
