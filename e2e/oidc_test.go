@@ -50,25 +50,7 @@ type oidcProvider struct {
 // tokens, or only to be asked for.
 func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	t.Helper()
-	manifest, err := os.ReadFile("oidc/package.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	installed := cached(t, "oidc", string(manifest), func(dir string) *exec.Cmd {
-		if err := os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock")
-		cmd.Dir = dir
-		return cmd
-	})
-	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(dir, os.DirFS("oidc")); err != nil {
-		t.Fatal(err)
-	}
+	dir := npm(t, "oidc")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
