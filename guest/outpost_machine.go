@@ -358,40 +358,21 @@ func (m *OutpostMachine) Exit() *brig.Exit {
 	return m.exit
 }
 
-// lostTime is how long a machine whose agent does not answer has to turn out to
-// have ended, before it is killed for it.
-const lostTime = 2 * time.Second
-
 // Exec implements brig.Instance.
 func (m *OutpostMachine) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := m.Guest.Exec(ctx, id, cmd, sio)
 	if !errors.Is(err, ErrLost) {
 		return res, err
 	}
-	if e := m.Exit(); e == nil {
-		wait := lostTime
-		if res.TimedOut || ctx.Err() != nil {
-			wait = 0 // it has had its time: the process tree must go now
+	if m.Exit() == nil && !Ended(ctx, res, m.done) {
+		if errors.Is(err, ErrUnasked) {
+			return res, orCause(ctx, err) // nothing has begun that the machine would have to end for
 		}
-		select {
-		case <-m.done:
-		case <-time.After(wait):
-			if errors.Is(err, ErrUnasked) {
-				return res, orCause(ctx, err) // nothing has begun that the machine would have to end for
-			}
-			// Nothing says that the process tree is gone, and nobody will.
-			err = errors.Join(err, m.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
-		}
+		// Nothing says that the process tree is gone, and nobody will.
+		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
 	}
-	switch exit := m.Exit(); {
-	case res.TimedOut:
-		res.Done, res.ExitCode = true, 124
-		return res, nil
-	case ctx.Err() != nil:
-		return res, context.Cause(ctx)
-	case exit != nil:
-		return res, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
-			WithHint("see the sandbox's exit and logs").Because(err)
+	if verdict, known := Verdict(ctx, res, m.Exit(), err); known {
+		return res, verdict
 	}
 	return res, brig.Errorf(brig.ConnectionFailed, "the connection to %s was lost while the command ran", m.o.Where).
 		WithHint("its lease ends the sandbox where it is; make another one").Because(err)
@@ -539,7 +520,7 @@ func (m *OutpostMachine) Over(ctx context.Context) error {
 			return fmt.Errorf("wait for the main program of %s: %w", m.id, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lostTime): // its keeper cannot be reached just now
+		case <-time.After(LostTime): // its keeper cannot be reached just now
 		}
 	}
 }
@@ -584,7 +565,7 @@ func (m *OutpostMachine) Stop(ctx context.Context, grace time.Duration, why brig
 	case <-m.done:
 		return nil
 	case <-ctx.Done():
-	case <-time.After(lostTime):
+	case <-time.After(LostTime):
 		// Who waits to be told may be looking for the keeper still.
 		r, end, s, err := m.watch(ctx)
 		if err == nil {
@@ -608,7 +589,7 @@ func (m *OutpostMachine) Destroy(ctx context.Context) error {
 	}
 	select {
 	case <-m.done:
-	case <-time.After(lostTime):
+	case <-time.After(LostTime):
 		// The keeper has no such machine. Who waits to be told how it ended may
 		// be looking for the keeper still.
 		m.Ended(brig.Killed)

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/guest/wire"
 )
 
@@ -169,7 +170,7 @@ func (i *instance) conclude(ctx context.Context) {
 	if follows {
 		select {
 		case <-i.log:
-		case <-time.After(lostTime):
+		case <-time.After(guest.LostTime):
 		}
 	}
 	var e ending

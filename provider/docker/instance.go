@@ -125,7 +125,7 @@ func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 			select {
 			case <-i.done:
 				return nil
-			case <-time.After(lostTime):
+			case <-time.After(guest.LostTime):
 			}
 		}
 	}
@@ -211,10 +211,6 @@ func (i *instance) Exit() *brig.Exit {
 	return i.exit
 }
 
-// lostTime is how long a machine whose agent does not answer has to turn out
-// to have died, before it is killed for it.
-const lostTime = 2 * time.Second
-
 // Exec implements brig.Instance.
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := i.Guest.Exec(ctx, id, cmd, sio)
@@ -229,34 +225,17 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case !errors.Is(err, guest.ErrLost):
 		return res, err
 	}
-	wait := lostTime
-	if res.TimedOut || ctx.Err() != nil {
-		wait = 0 // it has had its time: the process tree must go now
-	}
-	select {
-	case <-i.done:
-	case <-time.After(wait):
-		if errors.Is(err, guest.ErrUnasked) {
-			break // nothing has begun that the machine would have to end for
-		}
+	// Where it was not asked, nothing has begun that the machine would have to end
+	// for.
+	if !guest.Ended(ctx, res, i.done) && !errors.Is(err, guest.ErrUnasked) {
 		// The agent is stuck or was tampered with, and nothing says that the
 		// process tree is gone. The way of making sure is the machine.
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
 	}
-	switch exit := i.Exit(); {
-	case exit != nil && exit.OOMKilled:
-		res.Done, res.OOMKilled, res.ExitCode, res.Signal = true, true, 137, "SIGKILL"
-		res.TimedOut = false
-		return res, nil
-	case res.TimedOut:
-		res.Done, res.ExitCode = true, 124
-		return res, nil
-	case ctx.Err() != nil:
-		return res, context.Cause(ctx)
-	case exit != nil:
-		return res, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
-			WithHint("see the sandbox's exit and logs").Because(err)
-	case errors.Is(err, guest.ErrUnasked):
+	if verdict, known := guest.Verdict(ctx, res, i.Exit(), err); known {
+		return res, verdict
+	}
+	if errors.Is(err, guest.ErrUnasked) {
 		return res, engineError(err)
 	}
 	return res, err
@@ -398,7 +377,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 // mainCode is how a main program has ended that the machine has outlived, nil if
 // it has not, or cannot be asked for.
 func (i *instance) mainCode(ctx context.Context) *int {
-	ctx, cancel := context.WithTimeout(ctx, lostTime)
+	ctx, cancel := context.WithTimeout(ctx, guest.LostTime)
 	defer cancel()
 	code, err := i.Guest.Over(ctx)
 	if err != nil {

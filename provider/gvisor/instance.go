@@ -138,41 +138,20 @@ func (i *instance) conclude() {
 // tree, and to send what is on its way, before the machine is killed.
 const oneShotGrace = 200 * time.Millisecond
 
-// lostTime is how long a machine whose agent does not answer has to turn out
-// to have died, before it is killed for it.
-const lostTime = 2 * time.Second
-
 // Exec implements brig.Instance.
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := i.Guest.Exec(ctx, id, cmd, sio)
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
-	wait := lostTime
-	if res.TimedOut || ctx.Err() != nil {
-		wait = 0 // it has had its time: the process tree must go now
-	}
-	select {
-	case <-i.done:
-	case <-time.After(wait):
+	if !guest.Ended(ctx, res, i.done) {
 		// The agent is stuck or was tampered with, and nothing says that the
 		// process tree is gone. The host's way of making sure is the machine.
 		stopErr := i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)
 		err = errors.Join(err, stopErr)
 	}
-	switch exit := i.Exit(); {
-	case exit != nil && exit.OOMKilled:
-		res.Done, res.OOMKilled, res.ExitCode, res.Signal = true, true, 137, "SIGKILL"
-		res.TimedOut = false
-		return res, nil
-	case res.TimedOut:
-		res.Done, res.ExitCode = true, 124
-		return res, nil
-	case ctx.Err() != nil:
-		return res, context.Cause(ctx)
-	case exit != nil:
-		return res, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
-			WithHint("see the sandbox's exit and logs").Because(err)
+	if verdict, known := guest.Verdict(ctx, res, i.Exit(), err); known {
+		return res, verdict
 	}
 	return res, err
 }
@@ -202,7 +181,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 		select {
 		case <-i.done:
 			return nil
-		case <-time.After(lostTime):
+		case <-time.After(guest.LostTime):
 			return errors.Join(err, i.force(ctx))
 		}
 	}

@@ -185,7 +185,7 @@ func (s *shim) main(ctx context.Context, linger bool) {
 		// The machine has failed, or is about to be known to.
 		select {
 		case <-s.machine.gone:
-		case <-time.After(lostTime):
+		case <-time.After(guest.LostTime):
 			s.end <- brig.Crashed
 		}
 		return
