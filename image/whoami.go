@@ -8,14 +8,12 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
-// The users that a configuration may mean: no higher than nobody, and not the
-// agent's own, which nothing else may be.
-const (
-	maxUser = 65534
-	agentID = 64999
-)
+// maxUser is the highest user that a configuration may mean, which is nobody. The
+// agent's own may be nothing else's.
+const maxUser = 65534
 
 // settle holds what a configuration says of the image's files against them, and
 // notes what of it is not used. It comes after finish.
@@ -66,7 +64,7 @@ func (f *finisher) whois(user string) (uid, gid int, err error) {
 		}
 		gid, _ = inAccounts(groups, group)
 	}
-	if uid < 0 || uid > maxUser || uid == agentID || gid < 0 || gid > maxUser || gid == agentID {
+	if uid < 0 || uid > maxUser || uid == wire.AgentID || gid < 0 || gid > maxUser || gid == wire.AgentID {
 		return -1, 0, nil
 	}
 	return uid, gid, nil

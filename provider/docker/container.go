@@ -29,9 +29,6 @@ const (
 	agentPath = agentDir + "/" + agentName
 )
 
-// agentID is the agent's user and group, which nobody else has.
-const agentID = "64999:64999"
-
 // agentCaps are what the agent may do to the processes and files of its own
 // sandbox. It empties its bounding set before it starts anything, so that
 // nothing that it starts has any of them, whoever it runs as.

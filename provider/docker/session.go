@@ -50,7 +50,7 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	defer cancel()
 	api := i.p.api
 	made, err := api.ExecCreate(ctx, i.container, client.ExecCreateOptions{
-		User: agentID, Cmd: []string{agentPath, wire.RelayWord}, WorkingDir: "/",
+		User: fmt.Sprintf("%d:%d", wire.AgentID, wire.AgentID), Cmd: []string{agentPath, wire.RelayWord}, WorkingDir: "/",
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // agentCaps are what the agent may do to the processes and files of its own
@@ -21,10 +22,6 @@ func agentCaps() []string {
 		"CAP_NET_ADMIN", // to make the interface of an uplink
 	}
 }
-
-// agentID is the agent's user and group, which nobody else has (see package
-// agent).
-const agentID = 64999
 
 // agentFD is the descriptor on which the agent finds its control socket.
 const agentFD = 3
@@ -103,7 +100,7 @@ func (o *order) bundle() bundle {
 		Process: bundleProcess{
 			Args:            agent,
 			Cwd:             "/",
-			User:            bundleUser{agentID, agentID},
+			User:            bundleUser{wire.AgentID, wire.AgentID},
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50"},
 			Capabilities:    map[string][]string{"bounding": bounding, "effective": caps, "permitted": caps, "ambient": caps},
 			NoNewPrivileges: !o.disabled("no-new-privileges"),
