@@ -69,7 +69,8 @@ func (k *Keeper) make(c *net.UnixConn, o wire.Order) {
 		return
 	}
 	m := newMachine(k, o.ID)
-	m.tethered = o.Make.Tethered
+	// Whoever has been told of the machine may begin it at once.
+	m.tethered, m.main = o.Make.Tethered, o.Make.Main
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
@@ -101,9 +102,6 @@ func (k *Keeper) make(c *net.UnixConn, o wire.Order) {
 		}
 		return
 	}
-	m.mu.Lock()
-	m.main = o.Make.Main
-	m.mu.Unlock()
 	if !o.Make.Held {
 		m.begin(false)
 	}
