@@ -15,6 +15,10 @@ import (
 // background.
 const lookAgain = time.Second
 
+// lookLater is how long such a look waits: whoever asks for the image is about to
+// need the processors for a sandbox.
+const lookLater = 200 * time.Millisecond
+
 // recentHost returns the host image as it was a short while ago. What a
 // sandbox sees of it is the machine's own folders in any case.
 func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
@@ -28,11 +32,11 @@ func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 		return s.lookAtHost(ctx)
 	}
 	if again {
-		go func() {
+		time.AfterFunc(lookLater, func() {
 			if _, err := s.lookAtHost(context.WithoutCancel(ctx)); err != nil {
 				s.opts.Log.Warn("host image cannot be looked at", "error", err)
 			}
-		}()
+		})
 	}
 	found.Names = slices.Clone(found.Names)
 	return &found, nil
