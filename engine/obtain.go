@@ -183,7 +183,13 @@ func (e *Engine) register(ctx context.Context, v *visit, s stop, spec brig.Spec,
 		})
 		return m, nil
 	}
-	if err := put(ctx, e.Store, m.rec); err != nil {
+	store := e.Store
+	if e.isHome(s.at) && len(spec.Egress.Rules) == 0 {
+		// A power cut ends the machine, too, and what comes of the call waits
+		// for the disk.
+		store = store.Soon()
+	}
+	if err := put(ctx, store, m.rec); err != nil {
 		e.scrap(ctx, m)
 		return nil, err
 	}
