@@ -28,7 +28,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		if err := i.weigh(cgroup.NormalWeight); err != nil {
 			return err
 		}
-		if err := i.l.writeJSON(orderFile, o, true); err != nil {
+		if err := i.l.writeJSON(orderFile, o, false); err != nil {
 			return err
 		}
 		failpoint.Hit("provider.reordered")

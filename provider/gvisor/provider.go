@@ -279,7 +279,12 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	var o order
 	ok, err := l.readJSON(orderFile, &o)
 	if err != nil {
-		return nil, err
+		lock, lockErr := l.lock()
+		if lock == nil {
+			return nil, errors.Join(err, lockErr)
+		}
+		lock.Close()
+		ok = false // a power cut took half of it, and the sandbox with it
 	}
 	if !ok || !brig.ValidName(string(id)) {
 		if brig.ValidName(string(id)) {

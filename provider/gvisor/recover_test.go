@@ -1,0 +1,43 @@
+package gvisor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// A power cut may take half of what was written, and leaves nobody who looks
+// after it: nothing of such a sandbox stays. Whoever holds its lock is there
+// still, and what is his is left alone.
+func TestRecoverAfterAPowerCut(t *testing.T) {
+	for _, text := range []string{"", `{"Version":`} {
+		p := &Provider{Options: Options{DataDir: t.TempDir()}, rootless: true}
+		const id = brig.ID("sbhalf")
+		l := p.layout(id)
+		if err := os.MkdirAll(l.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(l.dir, orderFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := l.lock()
+		if err != nil || lock == nil {
+			t.Fatalf("lock: %v", err)
+		}
+		if _, err := p.Recover(t.Context(), id, brig.Handle{}); err == nil || brig.KindOf(err) == brig.NotFound {
+			t.Errorf("%q of somebody who is there: %v", text, err)
+		}
+		if _, err := os.Stat(l.dir); err != nil {
+			t.Errorf("%q of somebody who is there has been removed: %v", text, err)
+		}
+		lock.Close()
+		if _, err := p.Recover(t.Context(), id, brig.Handle{}); brig.KindOf(err) != brig.NotFound {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := os.Stat(l.dir); !os.IsNotExist(err) {
+			t.Errorf("%q has left something: %v", text, err)
+		}
+	}
+}
