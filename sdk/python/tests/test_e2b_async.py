@@ -27,6 +27,10 @@ async def test_commands() -> None:
         assert (r.stdout, r.stderr, r.exit_code) == ("b\n/tmp\n", "g m\n", 3)
         assert (await sandbox.exec("cat", stdin="é")).stdout == "é"
         assert (await sandbox.exec("cat", stdin="")).stdout == ""
+        large = b"x" * (4 << 20)  # more than there is room for between here and there, either way
+        assert len((await sandbox.exec("cat", stdin=large, timeout=60)).stdout) > 1 << 20
+        assert (await sandbox.exec("head", ["-c", "3"], stdin=large, timeout=60)).stdout == "xxx"
+        assert (await sandbox.exec("true", stdin=large, timeout=60)).ok
         r = await sandbox.shell("echo begun; sleep 60", timeout=1)
         assert (r.stdout, r.exit_code, r.timed_out) == ("begun\n", 124, True)
         r = await sandbox.shell("kill -9 $$")

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -26,8 +27,10 @@ from .._errors import (
 )
 from .._wire import Lines
 from ._backend import Backend
+from ._thread import Beside
 
 _GRACE = 5.0  # seconds that a sandbox may take to say that time ran out
+_GIVEN = 512 << 10  # bytes of standard input that are given at once
 _LANGUAGES = {"python": ("python3", "-c"), "javascript": ("node", "-e"), "bash": ("bash", "-c")}
 
 
@@ -211,6 +214,7 @@ class E2B(Backend):
             headers["Connect-Timeout-Ms"] = str(round(command.timeout * 1000))
             silence = command.timeout + _GRACE
         messages, output = wire.Envelopes(), wire.Output()
+        given: Beside | None = None
         try:
             with self._http.stream(
                 "POST",
@@ -225,10 +229,13 @@ class E2B(Backend):
                     for message in messages.feed(data):
                         event = message.get("event", {})
                         if "start" in event and command.stdin is not None:
-                            self._give(name, int(event["start"]["pid"]), command.stdin)
+                            # A process that writes before it has read all waits until somebody takes that.
+                            given = Beside(partial(self._give, name, int(event["start"]["pid"]), command.stdin))
                         for chunk in output.take(event):
                             yield chunk
                         if "end" in event:
+                            if given is not None:
+                                given.end()
                             yield output.ended(event["end"])
                             return
         except (TimedOutError, httpx.ReadTimeout):
@@ -236,16 +243,27 @@ class E2B(Backend):
             return
         except httpx.HTTPError as e:
             raise SandboxUnavailable(f"the connection to the sandbox is lost: {e}") from e
+        finally:
+            if given is not None:
+                given.leave()
         raise SandboxUnavailable("the connection ended before the result")
 
     def _give(self, name: str, pid: int, stdin: str | bytes) -> None:
-        """Give a process its whole standard input."""
+        """Give a process its whole standard input, or as much of it as it takes."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         selector = {"process": {"pid": pid}}
-        if data:
-            given = {"input": {"stdin": base64.b64encode(data).decode()}}
-            self._envd(name, "POST", "/process.Process/SendInput", json=selector | given)
-        self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
+        patient = httpx.Timeout(None, connect=10.0)  # it reads when it likes
+        try:
+            for at in range(0, len(data), _GIVEN):
+                part = {"input": {"stdin": base64.b64encode(data[at : at + _GIVEN]).decode()}}
+                self._envd(name, "POST", "/process.Process/SendInput", json=selector | part, timeout=patient)
+            self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
+        except SandboxUnavailable:
+            with suppress(BrigError):  # or it would wait for more
+                self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
+            raise
+        except BrigError:
+            return  # it has ended, or reads no more
 
     def run(self, program: n.Program) -> n.RunResult:
         if program.arguments is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,3 +12,28 @@ T = TypeVar("T")
 def in_thread(f: Callable[[], T]) -> T:
     """Call a function that blocks."""
     return f()
+
+
+class Beside:
+    """Work that goes on beside its caller's."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as e:  # whoever asks for the end is told
+            self._failure = e
+
+    def end(self) -> None:
+        """Wait for the end, and raise what went wrong."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def leave(self) -> None:
+        """Let it go: nobody waits for it any more."""
