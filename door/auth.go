@@ -54,22 +54,41 @@ func Auth(keys Keys, next http.Handler) http.Handler { return AuthOr(keys, fail,
 // AuthOr is Auth of a door that says no in its own words.
 func AuthOr(keys Keys, no func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
 	ring := NewKeyring(keys)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		proof, err := Authenticate(r, ring)
-		if err != nil {
-			if _, brought := ring.Cookie.Session(r); brought && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
-				// Else a page that asks again and again, with a session that has
-				// ended, would be taken for somebody who guesses.
-				ring.Cookie.ClearSession(w)
-			}
-			no(w, r, err)
-			return
+	return ring.Keyed(func(r *http.Request) (Proof, error) {
+		return Authenticate(r, ring)
+	}, func(w http.ResponseWriter, r *http.Request) error {
+		next.ServeHTTP(w, r)
+		return nil
+	}, func(w http.ResponseWriter, r *http.Request, err error) {
+		if _, brought := ring.Cookie.Session(r); brought && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
+			// Else a page that asks again and again, with a session that has
+			// ended, would be taken for somebody who guesses.
+			ring.Cookie.ClearSession(w)
 		}
-		AllowBody(w, r)
-		used, done := ring.Use(w, r, proof)
-		defer done()
-		next.ServeHTTP(w, used)
+		no(w, r, err)
 	})
+}
+
+// Keyed handles requests that need a key, for doors with a way of their own to
+// say what is wrong: authenticate finds whose it is, fail answers what did not
+// go well.
+func (k *Keyring) Keyed(
+	authenticate func(*http.Request) (Proof, error),
+	handle func(http.ResponseWriter, *http.Request) error,
+	fail func(http.ResponseWriter, *http.Request, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		proof, err := authenticate(r)
+		if err == nil {
+			AllowBody(w, r)
+			keyed, done := k.Use(w, r, proof)
+			defer done()
+			err = handle(w, keyed)
+		}
+		if err != nil {
+			fail(w, r, err)
+		}
+	}
 }
 
 // plausible spares the store what cannot be a key.

@@ -59,28 +59,6 @@ type Keyring struct {
 	strangers map[string]*stranger
 }
 
-// Keyed handles requests that need a key, for doors with a way of their own to
-// say what is wrong: authenticate finds whose it is, fail answers what did not
-// go well.
-func (k *Keyring) Keyed(
-	authenticate func(*http.Request) (Proof, error),
-	handle func(http.ResponseWriter, *http.Request) error,
-	fail func(http.ResponseWriter, *http.Request, error),
-) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		proof, err := authenticate(r)
-		if err == nil {
-			AllowBody(w, r)
-			keyed, done := k.Use(w, r, proof)
-			defer done()
-			err = handle(w, keyed)
-		}
-		if err != nil {
-			fail(w, r, err)
-		}
-	}
-}
-
 type seenKey struct {
 	actor brig.Actor
 	at    time.Time
