@@ -11,9 +11,9 @@ import (
 // have ended, before it is killed for it.
 const LostTime = 2 * time.Second
 
-// Ended waits as long as a machine whose agent was lost in the middle of an
+// EndsItself waits as long as a machine whose agent was lost in the middle of an
 // execution has to end by itself, and reports whether it did.
-func Ended(ctx context.Context, res *brig.Result, done <-chan struct{}) bool {
+func EndsItself(ctx context.Context, res *brig.Result, done <-chan struct{}) bool {
 	wait := LostTime
 	if res.TimedOut || ctx.Err() != nil {
 		wait = 0 // it has had its time: the process tree must go now
@@ -28,20 +28,20 @@ func Ended(ctx context.Context, res *brig.Result, done <-chan struct{}) bool {
 
 // Verdict is what an execution came to whose agent was lost, by how its machine
 // ended if it did. It reports false when that says nothing of it.
-func Verdict(ctx context.Context, res *brig.Result, exit *brig.Exit, cause error) (error, bool) {
+func Verdict(ctx context.Context, res *brig.Result, exit *brig.Exit, cause error) (known bool, err error) {
 	switch {
 	case exit != nil && exit.OOMKilled:
 		res.Done, res.OOMKilled, res.ExitCode, res.Signal = true, true, 137, "SIGKILL"
 		res.TimedOut = false
-		return nil, true
+		return true, nil
 	case res.TimedOut:
 		res.Done, res.ExitCode = true, 124
-		return nil, true
+		return true, nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx), true
+		return true, context.Cause(ctx)
 	case exit != nil:
-		return brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
-			WithHint("see the sandbox's exit and logs").Because(cause), true
+		return true, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the command ran (%s)", exit.Reason).
+			WithHint("see the sandbox's exit and logs").Because(cause)
 	}
-	return nil, false
+	return false, nil
 }

@@ -364,14 +364,14 @@ func (m *OutpostMachine) Exec(ctx context.Context, id string, cmd brig.Command, 
 	if !errors.Is(err, ErrLost) {
 		return res, err
 	}
-	if m.Exit() == nil && !Ended(ctx, res, m.done) {
+	if m.Exit() == nil && !EndsItself(ctx, res, m.done) {
 		if errors.Is(err, ErrUnasked) {
 			return res, orCause(ctx, err) // nothing has begun that the machine would have to end for
 		}
 		// Nothing says that the process tree is gone, and nobody will.
 		err = errors.Join(err, m.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
 	}
-	if verdict, known := Verdict(ctx, res, m.Exit(), err); known {
+	if known, verdict := Verdict(ctx, res, m.Exit(), err); known {
 		return res, verdict
 	}
 	return res, brig.Errorf(brig.ConnectionFailed, "the connection to %s was lost while the command ran", m.o.Where).

@@ -227,12 +227,12 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	}
 	// Where it was not asked, nothing has begun that the machine would have to end
 	// for.
-	if !guest.Ended(ctx, res, i.done) && !errors.Is(err, guest.ErrUnasked) {
+	if !guest.EndsItself(ctx, res, i.done) && !errors.Is(err, guest.ErrUnasked) {
 		// The agent is stuck or was tampered with, and nothing says that the
 		// process tree is gone. The way of making sure is the machine.
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
 	}
-	if verdict, known := guest.Verdict(ctx, res, i.Exit(), err); known {
+	if known, verdict := guest.Verdict(ctx, res, i.Exit(), err); known {
 		return res, verdict
 	}
 	if errors.Is(err, guest.ErrUnasked) {

@@ -144,13 +144,13 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
-	if !guest.Ended(ctx, res, i.done) {
+	if !guest.EndsItself(ctx, res, i.done) {
 		// The agent is stuck or was tampered with, and nothing says that the
 		// process tree is gone. The host's way of making sure is the machine.
 		stopErr := i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)
 		err = errors.Join(err, stopErr)
 	}
-	if verdict, known := guest.Verdict(ctx, res, i.Exit(), err); known {
+	if known, verdict := guest.Verdict(ctx, res, i.Exit(), err); known {
 		return res, verdict
 	}
 	return res, err
