@@ -2,25 +2,18 @@ package keeper
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/provider/providertest"
 )
 
 // Whoever has been told of a machine may begin its main program at once, before
 // the keeper has heard that they know of it.
 func TestBegunWhenTold(t *testing.T) {
 	k, dial := serving(t)
-	file := filepath.Join(t.TempDir(), "brig-agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/brig-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v: %s", err, out)
-	}
-	program, err := os.Open(file)
+	program, err := os.Open(providertest.Agent(t))
 	if err != nil {
 		t.Fatal(err)
 	}
