@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/interpreter"
+	"github.com/brig-run/brig/provider/providertest"
 )
 
 // buildAgent builds the agent as it is in a sandbox.
@@ -18,13 +19,7 @@ func buildAgent(t *testing.T) string {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash")
 	}
-	file := filepath.Join(t.TempDir(), "brig-agent")
-	cmd := exec.Command("go", "build", "-o", file, "../cmd/brig-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
-	}
-	return file
+	return providertest.Agent(t)
 }
 
 func startBash(t *testing.T, agent string) *driver {
