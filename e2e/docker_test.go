@@ -16,7 +16,6 @@ func TestDocker(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) { l.conformance(t, runtime) })
 	}
 	t.Run("attacks", l.attacks)
-	t.Run("uplinks", l.uplinks)
 	t.Run("deaths", l.deaths)
 	t.Run("images", l.images)
 }

@@ -169,9 +169,10 @@ func hasNetAdmin(t *testing.T, set string) bool {
 	return v&netAdmin != 0
 }
 
-// uplinks: a container has what an uplink takes only if it is to have rules, and
-// then none of its programs has it.
-func (l *dockerLab) uplinks(t *testing.T) {
+// TestDockerUplinks: a container has what an uplink takes only if it is to have
+// rules, and then none of its programs has it.
+func TestDockerUplinks(t *testing.T) {
+	l := startDocker(t, "runsc")
 	image := l.uplinkImage(t)
 	t.Run("given", func(t *testing.T) { l.givesUplinks(t, image) })
 	for _, runtime := range []string{"runc", "runsc"} {

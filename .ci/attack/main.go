@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/attack/find"
 )
 
 func main() {
@@ -59,10 +61,12 @@ func run(args []string) error {
 // battery runs the tests that keep a book, one package after the other: what
 // they measure is the machine's.
 func battery(book string) (failed, err error) {
-	found, err := attack.Find(".")
+	found, err := find.Tests(".")
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
+	defer func() { fmt.Printf("== all of them: %s\n", time.Since(began).Round(time.Second)) }()
 	for _, dir := range slices.Sorted(maps.Keys(found)) {
 		fmt.Printf("== ./%s: %d tests\n", dir, len(found[dir]))
 		cmd := exec.Command("go", "test", "-count=1", "-timeout", "20m", "-run", "^("+strings.Join(found[dir], "|")+")$", "./"+dir)

@@ -99,27 +99,3 @@ func TestReportMisses(t *testing.T) {
 		t.Errorf("%q", wrong)
 	}
 }
-
-// Find sees tests that keep the book, by way of functions and of other
-// packages, and no others.
-func TestFind(t *testing.T) {
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"one/one_test.go":     "package one_test\nfunc TestDirect(t *T) { attack.Case(t, \"A\", \"b\") }\nfunc TestThrough(t *T) { h{}.through(t) }\nfunc TestNot(t *T) { other() }\nfunc other() {}\n",
-		"one/more_test.go":    "package one\nfunc (h) through(t *T) { deeper() }\nfunc deeper() { attack.Seen() }\n",
-		"suite/suite.go":      "package suite\nfunc Run(t *T) { attack.Tried() }\nfunc Other() {}\nfunc TestNoTest() { attack.Tried() }\n",
-		"two/two_test.go":     "package two\nfunc TestSuite(t *T) { suite.Run(t) }\nfunc TestOther(t *T) { suite.Other() }\n",
-		"testdata/no_test.go": "package no\nfunc TestX(t *T) { attack.Case() }\n",
-	} {
-		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := attack.Find(root)
-	if err != nil || len(got) != 2 || !slices.Equal(got["one"], []string{"TestDirect", "TestThrough"}) || !slices.Equal(got["two"], []string{"TestSuite"}) {
-		t.Errorf("%v, %v", got, err)
-	}
-}
