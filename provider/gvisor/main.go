@@ -61,6 +61,7 @@ func ready(args []string) []string {
 		settle(&o, caps.Of(goferCaps()...))
 	case "boot":
 		untraced()
+		_ = plainCPUID() // it is slower without
 		settle(&o, caps.Of(sentryCaps()...))
 		if path, err := unmounter(); err == nil && !o.Rootless {
 			specutils.ExePath = path // a sentry starts itself again for this alone

@@ -1,0 +1,78 @@
+//go:build !shim
+
+package gvisor
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const cpuidChild = "BRIG_TEST_CPUID"
+
+// A sentry cannot make CPUID a fault, on threads that were there before
+// either, and everything else is as it was. It looks at a process of its own,
+// as there is no way back, in a user namespace, as a sentry is in one.
+func TestPlainCPUID(t *testing.T) {
+	if os.Getenv(cpuidChild) != "" {
+		plainCPUIDChild(t)
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestPlainCPUID$")
+	cmd.Env = append(os.Environ(), cpuidChild+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"here no such device", "elsewhere no such device", "the register errno 0", "another number errno 0"} {
+		if !strings.Contains(string(out), want+"\n") {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if !strings.Contains(string(out), "before errno 0\n") {
+		t.Log("this processor could not make CPUID a fault before either: the test says little")
+	}
+}
+
+func plainCPUIDChild(t *testing.T) {
+	runtime.LockOSThread()
+	// That CPUID is no fault, which it is not: harmless where it is heeded.
+	set := func() syscall.Errno {
+		_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archSetCPUID, 1, 0)
+		return errno
+	}
+	ask, answer := make(chan struct{}), make(chan syscall.Errno)
+	go func() {
+		runtime.LockOSThread()
+		for range ask {
+			answer <- set()
+		}
+	}()
+	fmt.Println("before", set())
+	ask <- struct{}{}
+	<-answer
+	if err := plainCPUID(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("here", set())
+	ask <- struct{}{}
+	fmt.Println("elsewhere", <-answer)
+	const archGetFS = 0x1003
+	var fs uint64
+	_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archGetFS, uintptr(unsafe.Pointer(&fs)), 0)
+	fmt.Println("the register", errno)
+	_, _, errno = unix.RawSyscall(unix.SYS_SCHED_YIELD, archSetCPUID, 1, 0)
+	fmt.Println("another number", errno)
+}
