@@ -63,7 +63,7 @@ func environ(u user, layers ...map[string]string) []string {
 	env := map[string]string{
 		"PATH": DefaultPath,
 		"HOME": u.home, "USER": u.name, "LOGNAME": u.name,
-		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+		"SHELL": "/bin/sh",
 	}
 	for _, l := range layers {
 		maps.Copy(env, l)

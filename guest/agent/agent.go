@@ -25,6 +25,7 @@ const remembered = 64
 // Agent answers calls. It is the init of its process namespace.
 type Agent struct {
 	reaper reaper
+	calmed sync.Once
 	link   link
 	shell  string
 	plain  bool

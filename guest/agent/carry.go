@@ -52,45 +52,38 @@ type carrier struct {
 }
 
 // newCarrier makes the descriptors of a process.
-func newCarrier(plain bool) (k *carrier, theirs []uintptr, err error) {
-	var open []int
+func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
+	k := &carrier{plain: plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeful)}
 	defer func() {
-		if err != nil {
-			for _, fd := range open {
-				syscall.Close(fd)
-			}
+		if err == nil {
+			return
+		}
+		closeAll(theirs)
+		for _, f := range append(k.files(), k.stdin) {
+			f.Close() // of those that there are
 		}
 	}()
-	var ours, others [wire.Donated]int
-	for i := range 3 {
-		var p [2]int
-		if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
-			return nil, nil, failure("exhausted", "", "open a pipe: %v", err)
+	for _, end := range []struct {
+		ours **os.File
+		name string
+		mine int
+	}{{&k.stdin, "stdin", writeEnd}, {&k.outs[0], "stdout", readEnd}, {&k.outs[1], "stderr", readEnd}} {
+		f, fd, err := openPipe(end.name, end.mine)
+		if err != nil {
+			return nil, theirs, err
 		}
-		open = append(open, p[0], p[1])
-		if ours[i], others[i] = p[0], p[1]; i == 0 {
-			ours[i], others[i] = p[1], p[0]
-		}
+		*end.ours, theirs = f, append(theirs, uintptr(fd))
 	}
 	p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, failure("exhausted", "", "open a socket: %v", err)
+		return nil, theirs, failure("exhausted", "", "open a socket: %v", err)
 	}
-	open = append(open, p[0], p[1])
-	ours[3], others[3] = p[0], p[1]
-	for _, fd := range ours {
-		if err := syscall.SetNonblock(fd, true); err != nil { // the runtime's poller waits for them
-			return nil, nil, err
-		}
+	theirs = append(theirs, uintptr(p[1]))
+	if err := syscall.SetNonblock(p[0], true); err != nil { // the runtime's poller waits for it
+		syscall.Close(p[0])
+		return nil, theirs, err
 	}
-	k = &carrier{
-		plain: plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeful),
-		stdin: os.NewFile(uintptr(ours[0]), "stdin"), control: os.NewFile(uintptr(ours[3]), "messages"),
-		outs: [2]*os.File{os.NewFile(uintptr(ours[1]), "stdout"), os.NewFile(uintptr(ours[2]), "stderr")},
-	}
-	for _, fd := range others {
-		theirs = append(theirs, uintptr(fd))
-	}
+	k.control = os.NewFile(uintptr(p[0]), "messages")
 	if plain {
 		k.control.Close()
 		k.ctlEnd = true

@@ -85,6 +85,9 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 	fds = nil
 	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
 	w.json(wire.TypeExit, x.finish(<-ended))
+	if call.Plain { // an interpreter ends with its sandbox
+		a.calm()
+	}
 }
 
 // attachTerminal puts a terminal between a process and what was donated for it,

@@ -66,6 +66,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	pumps.Wait()
 
 	w.json(wire.TypeExit, x.finish(ws))
+	a.calm()
 }
 
 // pid is the id of the first process.
@@ -125,10 +126,15 @@ const (
 	floodPause = 300 * time.Microsecond
 )
 
+// firstRead is how much of a stream is read at once until it was that much:
+// most processes say little, and large buffers are garbage that has to be
+// collected while others start.
+const firstRead = 8 << 10
+
 // pump carries one stream of a process to the host, and into what is
 // remembered of it.
 func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writer) {
-	buf := make([]byte, wire.HeaderSize+pipeSize)
+	buf := make([]byte, wire.HeaderSize+firstRead)
 	var last time.Time
 	draining, drained := false, 0
 	for {
@@ -154,6 +160,9 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 			}
 			wire.PutHeader(buf, t, n)
 			w.raw(buf[:wire.HeaderSize+n])
+			if n == firstRead {
+				buf = make([]byte, wire.HeaderSize+pipeSize)
+			}
 		}
 		if draining {
 			drained += n

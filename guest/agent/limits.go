@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -54,11 +53,7 @@ func forkLimited(file string, argv []string, attr *syscall.ProcAttr, call wire.E
 }
 
 // setPipeSize asks for a larger pipe; a smaller one only costs speed.
-func setPipeSize(f *os.File) {
+func setPipeSize(fd int) {
 	const setpipesz = 1031 // F_SETPIPE_SZ
-	if rc, err := f.SyscallConn(); err == nil {
-		rc.Control(func(fd uintptr) {
-			syscall.Syscall(syscall.SYS_FCNTL, fd, setpipesz, pipeSize)
-		})
-	}
+	syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), setpipesz, pipeSize)
 }

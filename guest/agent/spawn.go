@@ -34,11 +34,9 @@ func (p *process) expire(d time.Duration) {
 // spawn starts the process of x on pipes of ours.
 func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	p := &process{}
-	var theirs []*os.File
+	var theirs []uintptr
 	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
+		closeAll(theirs)
 		if err != nil {
 			for _, f := range []*os.File{p.stdin, p.stdout, p.stderr, p.result} {
 				if f != nil {
@@ -47,28 +45,25 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 			}
 		}
 	}()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, failure("exhausted", "", "open a pipe: %v", err)
-	}
-	theirs, p.stdin = append(theirs, r), w
 	outputs := []**os.File{&p.stdout, &p.stderr}
 	if x.call.Result {
 		outputs = append(outputs, &p.result)
 	}
-	for _, ours := range outputs {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, failure("exhausted", "", "open a pipe: %v", err)
+	for i, ours := range append([]**os.File{&p.stdin}, outputs...) {
+		mine := readEnd
+		if i == 0 {
+			mine = writeEnd
 		}
-		setPipeSize(r)
-		*ours, theirs = r, append(theirs, w)
+		f, fd, err := openPipe("pipe", mine)
+		if err != nil {
+			return nil, err
+		}
+		*ours, theirs = f, append(theirs, uintptr(fd))
+		if i > 0 {
+			setPipeSize(fd)
+		}
 	}
-	fds := make([]uintptr, len(theirs))
-	for i, f := range theirs {
-		fds[i] = f.Fd() // blocking mode, as programs expect of their ends
-	}
-	p.ended, err = a.start(x, fds)
+	p.ended, err = a.start(x, theirs)
 	return p, err
 }
 
@@ -95,7 +90,7 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		return nil, failure("invalid", "user", "nobody else is the agent's user")
 	}
 	attr := &syscall.ProcAttr{
-		Dir: x.call.Dir, Env: x.call.Env, Files: fds,
+		Dir: x.call.Dir, Env: localised(x.call.Env), Files: fds,
 		Sys: &syscall.SysProcAttr{
 			Setsid:  true,
 			Setctty: x.call.Terminal != nil, // its descriptor 0

@@ -31,6 +31,12 @@ func testSignals(t *testing.T, h Harness) {
 			t.Errorf("killed itself with SIG%s: %+v", sig, a.Result)
 		}
 	}
+	// Whatever the agent does with its own, a program is deaf to none.
+	for _, sig := range []int{1, 2, 5, 10, 13, 24, 31, 35, 50, 64} {
+		if a := run(t, in, script(fmt.Sprintf("kill -%d $$; echo alive", sig))); a.out != "" || a.ExitCode != 128+sig {
+			t.Errorf("killed itself with signal %d: %q, %+v", sig, a.out, a.Result)
+		}
+	}
 }
 
 func testStreams(t *testing.T, h Harness) {
