@@ -29,12 +29,12 @@ func (a *Agent) calm() {
 }
 
 // needed says that the runtime or the agent has a use for a signal: those that
-// are caught (New), faults, and what preempts goroutines. While SIGCHLD is ignored
+// are caught (New), faults, a file that grew too large, and what preempts goroutines. While SIGCHLD is ignored
 // nobody learns how a child ended, so it is never touched.
 func needed(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
-		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGURG, syscall.SIGPROF, syscall.SIGCHLD,
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGURG, syscall.SIGPROF, syscall.SIGCHLD, syscall.SIGXFSZ,
 		syscall.SIGKILL, syscall.SIGSTOP, 32, 33, 34: // not anybody's to set: the C library's, and the runtime's own
 		return true
 	}
