@@ -19,11 +19,17 @@ const lookAgain = time.Second
 // need the processors for a sandbox.
 const lookLater = 200 * time.Millisecond
 
+// keepLooking is how long the image is looked at by itself after somebody has asked
+// for it, so that whoever comes back finds it known: an agent that thinks
+// between two sandboxes, a person who reads. Then nothing happens at all.
+const keepLooking = 10 * time.Minute
+
 // recentHost returns the host image as it was a short while ago. What a
 // sandbox sees of it is the machine's own folders in any case.
 func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 	s.hostMu.Lock()
-	age, found := s.opts.Now().Sub(s.seenAt), s.seen
+	s.asked = s.opts.Now()
+	age, found := s.asked.Sub(s.seenAt), s.seen
 	fresh := !s.seenAt.IsZero() && age >= 0 && age < s.opts.HostAge
 	again := fresh && age > lookAgain && !s.look
 	s.look = s.look || again
@@ -51,8 +57,34 @@ func (s *Store) lookAtHost(ctx context.Context) (*brig.Image, error) {
 	if err == nil {
 		s.seen, s.seenAt = *img, at
 		s.seen.Names = slices.Clone(img.Names)
+		s.watch(context.WithoutCancel(ctx))
 	}
 	return img, err
+}
+
+// watch has the next look come by itself before this one is too old. The caller
+// holds s.hostMu.
+func (s *Store) watch(ctx context.Context) {
+	if s.watching || s.opts.HostAge == 0 {
+		return
+	}
+	s.watching = true
+	time.AfterFunc(s.opts.HostAge*3/4, func() {
+		s.hostMu.Lock()
+		s.watching = false
+		now := s.opts.Now()
+		over, young := now.Sub(s.asked) > keepLooking, now.Sub(s.seenAt) < s.opts.HostAge/4
+		if young && !over {
+			s.watch(ctx) // somebody has just asked
+		}
+		s.hostMu.Unlock()
+		if over || young {
+			return
+		}
+		if _, err := s.lookAtHost(ctx); err != nil {
+			s.opts.Log.Warn("host image cannot be looked at", "error", err)
+		}
+	})
 }
 
 // host returns the host image that fits this machine as it is now.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -401,4 +402,46 @@ func TestThisMachine(t *testing.T) {
 	} else {
 		t.Log("to find that it is built takes", each)
 	}
+}
+
+// While somebody keeps coming back, nobody waits for a look; and when nobody
+// does, there is none.
+func TestHostImageIsWatched(t *testing.T) {
+	host := fakeHost(t)
+	s := hostStore(t, host)
+	s.opts.HostAge = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		age := func() time.Duration {
+			s.hostMu.Lock()
+			defer s.hostMu.Unlock()
+			return time.Since(s.seenAt)
+		}
+		first, err := s.Resolve(t.Context(), brig.HostImage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			time.Sleep(17 * time.Second)
+			synctest.Wait()
+			if age() >= s.opts.HostAge {
+				t.Fatalf("the last look was %v ago", age())
+			}
+			if _, err := s.Resolve(t.Context(), brig.HostImage); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(t, filepath.Join(host, "etc/ld.so.cache"), "changed")
+		time.Sleep(s.opts.HostAge)
+		synctest.Wait()
+		s.hostMu.Lock()
+		if s.seen.Digest == first.Digest {
+			t.Error("what has changed was not seen by itself")
+		}
+		s.hostMu.Unlock()
+		time.Sleep(keepLooking + time.Minute)
+		synctest.Wait()
+		if age() < 30*time.Second {
+			t.Errorf("nobody asks, and it was looked at %v ago", age())
+		}
+	})
 }

@@ -88,10 +88,12 @@ type Store struct {
 	dir        string // Dir/images
 	privileged bool   // may give files away: we are root
 
-	hostMu sync.Mutex // guards the fields below
-	seen   brig.Image // the host image at the last look
-	seenAt time.Time
-	look   bool // somebody is looking
+	hostMu   sync.Mutex // guards the fields below
+	seen     brig.Image // the host image at the last look
+	seenAt   time.Time
+	asked    time.Time // when somebody last wanted to know
+	look     bool      // somebody is looking
+	watching bool      // the next look comes by itself
 
 	flights flights
 	room    room
