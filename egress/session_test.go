@@ -331,3 +331,30 @@ func TestNames(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// A client may have a port again as soon as the server has ended the connection
+// first. Who then still waits out that one drops the client's SYN for a minute.
+func TestPortAgain(t *testing.T) {
+	l := newWorld(t, allow("api.test"))
+	l.name("api.test", "203.0.113.5")
+	l.serve("203.0.113.5:80", func(c net.Conn) { _, _ = io.WriteString(c, "bye") })
+	to, ok := l.address("api.test")
+	if !ok {
+		t.Fatal("the name does not resolve")
+	}
+	for i := range 3 {
+		c, err := l.dialFrom(40_000, to, 80)
+		for end := time.Now().Add(5 * time.Second); err != nil && strings.Contains(err.Error(), "in use") && time.Now().Before(end); {
+			time.Sleep(time.Millisecond) // until the server knows that the client has closed as well
+			c, err = l.dialFrom(40_000, to, 80)
+		}
+		if err != nil {
+			t.Fatalf("connection %d of a port: %v", i+1, err)
+		}
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if b, err := io.ReadAll(c); err != nil || string(b) != "bye" {
+			t.Fatalf("connection %d of a port: %q, %v", i+1, b, err)
+		}
+		c.Close()
+	}
+}

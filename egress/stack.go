@@ -46,6 +46,11 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	// it loses nothing by itself.
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 1 << 20}
 	check("send buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &send))
+	// An uplink delivers in order: nothing of an old connection comes after the
+	// SYN of a new one. Without a listener, netstack drops that SYN while the old
+	// connection waits, a minute after the server ended it first.
+	wait := tcpip.TCPTimeWaitTimeoutOption(0)
+	check("time to wait", s.SetTransportProtocolOption(tcp.ProtocolNumber, &wait))
 	check("interface", s.CreateNIC(nic, end))
 	check("any address", s.SetPromiscuousMode(nic, true))
 	check("any address", s.SetSpoofing(nic, true))

@@ -188,10 +188,18 @@ func (l *world) name(name string, addrs ...string) {
 }
 
 // dial connects from inside the sandbox.
-func (l *world) dial(a netip.Addr, port int) (net.Conn, error) {
+func (l *world) dial(a netip.Addr, port int) (net.Conn, error) { return l.dialFrom(0, a, port) }
+
+// dialFrom connects from inside the sandbox, from a port of its own choice or
+// from any.
+func (l *world) dialFrom(own uint16, a netip.Addr, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
 	defer cancel()
-	return gonet.DialContextTCP(ctx, l.guest, tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.As4()), Port: uint16(port)}, ipv4.ProtocolNumber)
+	from := tcpip.FullAddress{NIC: 1, Port: own}
+	if own != 0 {
+		from.Addr = tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())
+	}
+	return gonet.DialTCPWithBind(ctx, l.guest, from, tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.As4()), Port: uint16(port)}, ipv4.ProtocolNumber)
 }
 
 // lookup asks for a name from inside, by UDP.
