@@ -11,6 +11,9 @@ import (
 // A process is named by its id inside the sandbox. One of which nothing is
 // known any more is NotFound.
 type Processes interface {
+	// Start starts a process. Of its output the newest 256 KiB are kept; who
+	// attaches within five seconds has missed nothing, as until then it waits
+	// with what would be more.
 	Start(ctx context.Context, spec ProcessSpec) (*ProcessInfo, error)
 	// List returns those that run, and those that have ended of late, oldest
 	// first.

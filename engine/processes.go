@@ -102,7 +102,7 @@ func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Ins
 	if spec.NoInput {
 		_ = proc.Stdin().Close() // an input that cannot be closed has ended
 	}
-	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape(), turn: turn}
+	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape().hold(), turn: turn}
 	if !ps.add(p) {
 		turn.end()
 		// Only an agent that was tampered with says so.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -16,10 +17,15 @@ const (
 	chunkCost = 512
 	// chunkSize is up to where small outputs are put together.
 	chunkSize = 32 << 10
+	// holdTime is how long a process that was just started has somebody attach
+	// to it before what it says may be forgotten.
+	holdTime = 5 * time.Second
 )
 
 // tape keeps the end of a process's output for those who attach, now or later.
-// When they are slower than the process, the process waits for them.
+// When they are slower than the process, the process waits for them, and at first
+// for the first of them: whoever starts a process attaches a moment later, and on
+// a busy machine it may have said more by then than is kept.
 type tape struct {
 	mu        sync.Mutex // guards the fields below
 	moved     sync.Cond  // anything below has changed
@@ -27,6 +33,7 @@ type tape struct {
 	size      int   // of all chunks
 	total     int64 // ever written
 	followers map[*follower]bool
+	held      bool // the first follower is still to come
 	end       *brig.Result
 	err       error // instead of an end
 	over      bool
@@ -53,6 +60,20 @@ func newTape() *tape {
 	return t
 }
 
+// hold keeps everything until somebody attaches, or nobody has for holdTime.
+func (t *tape) hold() *tape {
+	t.held = true
+	time.AfterFunc(holdTime, t.release)
+	return t
+}
+
+func (t *tape) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = false
+	t.moved.Broadcast()
+}
+
 // write appends output. It waits while there is no room that no follower needs.
 func (t *tape) write(from brig.From, p []byte) {
 	t.mu.Lock()
@@ -76,8 +97,12 @@ func (t *tape) write(from brig.From, p []byte) {
 	t.moved.Broadcast()
 }
 
-// needed reports whether a follower has not had a chunk. The caller holds t.mu.
+// needed reports whether a follower has not had a chunk, or one that is still to
+// come. The caller holds t.mu.
 func (t *tape) needed(c chunk) bool {
+	if t.held {
+		return true
+	}
 	for f := range t.followers {
 		if f.at < c.end() {
 			return true
@@ -127,7 +152,7 @@ func (t *tape) follow(ctx context.Context, from int64, tell func(brig.ProcessEve
 	if from < 0 || from > t.total {
 		f.at = t.total
 	}
-	t.followers[f] = true
+	t.followers[f], t.held = true, false
 	defer func() {
 		delete(t.followers, f)
 		t.moved.Broadcast()

@@ -110,6 +110,39 @@ func TestTapeWaits(t *testing.T) {
 	})
 }
 
+// Whoever attaches soon after the start has missed nothing; a process to which
+// nobody attaches does not wait for ever.
+func TestTapeHolds(t *testing.T) {
+	const writes, each = 20, 64 << 10 // five times what is kept
+	for _, c := range []struct {
+		after time.Duration
+		all   bool
+	}{{holdTime - time.Millisecond, true}, {holdTime + time.Millisecond, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			tp := newTape().hold()
+			began, ended := time.Now(), time.Duration(0)
+			go func() {
+				for range writes {
+					tp.write(brig.FromStdout, make([]byte, each))
+				}
+				ended = time.Since(began)
+				tp.finish(&brig.Result{}, nil)
+			}()
+			time.Sleep(c.after)
+			h := &heard{}
+			if err := tp.follow(t.Context(), 0, h.on); err != nil || h.end == nil {
+				t.Fatal(err, h.end)
+			}
+			if all := len(h.out) == writes*each; all != c.all {
+				t.Errorf("who attached after %v heard %d of %d bytes", c.after, len(h.out), writes*each)
+			}
+			if ended > holdTime {
+				t.Errorf("the process waited for %v", ended)
+			}
+		})
+	}
+}
+
 // Whoever is attached hears that the end is not known.
 func TestTapeFails(t *testing.T) {
 	tp := newTape()
