@@ -100,7 +100,7 @@ func (i *instance) ranOut(ctx context.Context) bool {
 		return true
 	default:
 	}
-	if s, err := i.stats(ctx); err == nil && s.MemoryStats.Failcnt == 0 && s.MemoryStats.Limit > 0 {
+	if s, err := i.stats(ctx); err == nil && neverShort(s.MemoryStats) {
 		return false
 	}
 	select {
@@ -111,6 +111,14 @@ func (i *instance) ranOut(ctx context.Context) bool {
 	case <-time.After(tellTime):
 		return false
 	}
+}
+
+// neverShort reports whether a container has been far from its limit all along.
+// On cgroup v2 the engine's counter of failures is oom in memory.events. On v1 it
+// is memory.failcnt, which Linux 6.18 leaves at 0 whatever happens; but v1 has the
+// most that was used, which then is the limit.
+func neverShort(m container.MemoryStats) bool {
+	return m.Limit > 0 && m.Failcnt == 0 && m.MaxUsage < m.Limit-m.Limit/8
 }
 
 // ending is how a machine ended, as it is written down once.
