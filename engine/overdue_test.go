@@ -198,7 +198,7 @@ func TestGetRunByScopedID(t *testing.T) {
 		ctx  context.Context
 		name string
 	}{
-		{ctx, "rival:job:" + id}, {ctx, "acme:other:" + id}, {ctx, "acme:job:" + id[:len(id)-1] + "z"}, {ctx, "acme:job:"}, {ctx, "acme:job"},
+		{ctx, "rival:job:" + id}, {ctx, "acme:other:" + id}, {ctx, "acme:job:" + id + "z"}, {ctx, "acme:job:"}, {ctx, "acme:job"},
 		{ctx, ":job:" + id}, {rival, "acme:job:" + id}, {rival, "rival:job:" + id},
 	} {
 		if got, err := h.GetRun(c.ctx, c.name); brig.KindOf(err) != brig.NotFound {
