@@ -53,7 +53,7 @@ func usedNanos(t time.Time) int64 {
 
 // FindKey implements brig.Store.
 func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
-	k, err := scanKey(s.owner.QueryRowContext(ctx, hash[:]))
+	k, err := scanKey(s.asked[selectKey].QueryRowContext(ctx, hash[:]))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.UnknownKey()
 	}
@@ -62,7 +62,7 @@ func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
 
 // GetKey implements brig.Store.
 func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
-	k, err := scanKey(s.readers.QueryRowContext(ctx, `select hash, used_ns, doc from keys where id = $1`, id))
+	k, err := scanKey(s.asked[selectKeyByID].QueryRowContext(ctx, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoKey(id)
 	}

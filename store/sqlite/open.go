@@ -67,10 +67,10 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	}
 	err = migrate(ctx, s.writer)
 	if err == nil {
-		s.ready, err = prepare(ctx, s.writer)
+		s.ready, err = prepare(ctx, s.writer, statements)
 	}
 	if err == nil {
-		err = s.prepareReads(ctx)
+		s.asked, err = prepare(ctx, s.readers, reads)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -79,7 +79,7 @@ func (t *tx) putLabels(r *brig.Record) error {
 // Get implements brig.Store.
 func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	// An id names its sandbox for ever, so it wins over an equal name.
-	r, err := scan[brig.Record](s.find.QueryRowContext(ctx, tenant, name))
+	r, err := scan[brig.Record](s.asked[selectSandbox].QueryRowContext(ctx, tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoSandbox(name)
 	}
@@ -88,7 +88,7 @@ func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, err
 
 // Owner implements brig.Store.
 func (s *Store) Owner(ctx context.Context, id brig.ID) (tenant string, err error) {
-	err = s.readers.QueryRowContext(ctx, `select tenant from sandboxes where id = $1`, string(id)).Scan(&tenant)
+	err = s.asked[selectOwner].QueryRowContext(ctx, string(id)).Scan(&tenant)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", contract.NoSandbox(string(id))
 	}

@@ -30,11 +30,9 @@ type Store struct {
 	// queue in order instead of polling for the file's lock.
 	writer  *sql.DB
 	readers *sql.DB
-	// ready are the statements of writes. SQLite spends as long on reading one
-	// as on carrying it out.
-	ready map[string]*sql.Stmt
-	// find and owner are the reads of every call.
-	find, owner *sql.Stmt
+	// ready are the statements of writes, and asked the reads of every call.
+	// SQLite spends as long on reading one as on carrying it out.
+	ready, asked map[string]*sql.Stmt
 	// soon says that writes do not wait for the disk; synced is what the
 	// writer's connection is set to, for whoever holds that.
 	soon    bool

@@ -60,25 +60,23 @@ var statements = []string{
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
 
-// The reads of every call.
+// The reads of every call, and those of every call at E2B's door, which is
+// told a sandbox's id before it knows whose that is.
 const (
 	selectSandbox = `
 		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
 		order by id = $2 desc limit 1`
-	selectKey = `select hash, used_ns, doc from keys where hash = $1`
+	selectKey     = `select hash, used_ns, doc from keys where hash = $1`
+	selectOwner   = `select tenant from sandboxes where id = $1`
+	selectKeyByID = `select hash, used_ns, doc from keys where id = $1`
 )
 
-func (s *Store) prepareReads(ctx context.Context) (err error) {
-	if s.find, err = s.readers.PrepareContext(ctx, selectSandbox); err == nil {
-		s.owner, err = s.readers.PrepareContext(ctx, selectKey)
-	}
-	return err
-}
+var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID}
 
 // prepare reads every statement once; they are closed with the database.
-func prepare(ctx context.Context, db *sql.DB) (map[string]*sql.Stmt, error) {
+func prepare(ctx context.Context, db *sql.DB, queries []string) (map[string]*sql.Stmt, error) {
 	out := map[string]*sql.Stmt{}
-	for _, q := range statements {
+	for _, q := range queries {
 		s, err := db.PrepareContext(ctx, q) //nolint:sqlclosecheck // see above
 		if err != nil {
 			return nil, err
