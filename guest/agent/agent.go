@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
@@ -40,6 +41,7 @@ type Agent struct {
 
 	carried carriers
 	term    term
+	telling atomic.Int32 // executions whose callers have not been told all
 
 	over chan struct{} // closed when a main program that lingers has ended
 	code int           // of that, once over is closed
@@ -143,11 +145,15 @@ func (a *Agent) Serve(c net.Conn) {
 	}
 	switch {
 	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Donated:
+		a.telling.Add(1)
 		a.execDonated(*call.Exec, c, w)
+		a.telling.Add(-1)
 	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Carried:
 		a.execCarried(*call.Exec, r, w)
 	case call.Op == wire.OpExec && call.Exec != nil:
+		a.telling.Add(1)
 		a.exec(*call.Exec, r, w)
+		a.telling.Add(-1)
 	case call.Op == wire.OpKill && call.Kill != nil:
 		a.kill(*call.Kill)
 		w.ok()
@@ -195,7 +201,7 @@ func (a *Agent) Serve(c net.Conn) {
 	case call.Op == wire.OpQuiet && call.Stop != nil:
 		w.done(quiet(*call.Stop))
 	case call.Op == wire.OpStop && call.Stop != nil:
-		stop(*call.Stop)
+		a.stop(*call.Stop)
 		w.ok()
 		os.Exit(0)
 	case call.FS != nil && fsCalls[call.Op] != nil:

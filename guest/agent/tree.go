@@ -181,6 +181,29 @@ func stop(s wire.Stop) {
 	}
 }
 
+// tellTime is how long a stop waits at most for the last output of processes
+// that have ended, and slack how long beyond the grace, less than the host does.
+const (
+	tellTime = 2 * time.Second
+	slack    = 300 * time.Millisecond
+)
+
+// stop asks every process to end, and waits until those who had them run have
+// been told all that they said on their way: the agent's own end cuts that off.
+func (a *Agent) stop(s wire.Stop) {
+	deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + slack)
+	stop(s)
+	if len(guests()) > 0 {
+		return // they are killed with the agent, and say no more
+	}
+	if most := time.Now().Add(tellTime); deadline.After(most) {
+		deadline = most
+	}
+	for a.telling.Load() > 0 && time.Now().Before(deadline) {
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // quiet ends every process but the agent: they are asked, then killed until
 // none is left. What forks faster than it is killed stays.
 func quiet(s wire.Stop) error {

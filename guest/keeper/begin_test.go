@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -9,29 +10,34 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// Whoever has been told of a machine may begin its main program at once, before
-// the keeper has heard that they know of it.
-func TestBegunWhenTold(t *testing.T) {
-	k, dial := serving(t)
+// build has a machine made, which lives until its maker, the test, ends.
+func build(t *testing.T, k *Keeper, dial func() *net.UnixConn, id string, m wire.Make) {
+	t.Helper()
 	program, err := os.Open(providertest.Agent(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer program.Close()
-	k.program, k.plain = program, !privileged()
 	maker := dial()
-	defer maker.Close()
-	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
-	order := wire.Order{
-		Version: wire.KeeperVersion, Op: wire.KeeperMake, ID: "told",
-		Make: &wire.Make{Hostname: "told", LeaseMS: time.Minute.Milliseconds(), Main: main, Held: true},
-	}
-	if err := wire.WriteJSON(maker, wire.TypeOrder, order); err != nil {
+	t.Cleanup(func() {
+		maker.Close()
+		program.Close()
+	})
+	k.program, k.plain = program, !privileged()
+	m.Hostname, m.LeaseMS = id, time.Minute.Milliseconds()
+	if err := wire.WriteJSON(maker, wire.TypeOrder, wire.Order{Version: wire.KeeperVersion, Op: wire.KeeperMake, ID: id, Make: &m}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := wire.NewReader(maker).Read(); err != nil || f.Type != wire.TypeState {
 		t.Fatalf("make: %v, %d %s", err, f.Type, f.Payload)
 	}
+}
+
+// Whoever has been told of a machine may begin its main program at once, before
+// the keeper has heard that they know of it.
+func TestBegunWhenTold(t *testing.T) {
+	k, dial := serving(t)
+	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
+	build(t, k, dial, "told", wire.Make{Main: main, Held: true})
 	if f := ask(t, dial(), wire.Order{Op: wire.KeeperBegin, ID: "told", Linger: true}); f.Type != wire.TypeOK {
 		t.Fatalf("begin: %d %s", f.Type, f.Payload)
 	}
@@ -44,5 +50,45 @@ func TestBegunWhenTold(t *testing.T) {
 	}
 	if f := ask(t, dial(), wire.Order{Op: wire.KeeperErase, ID: "told"}); f.Type != wire.TypeOK {
 		t.Errorf("erase: %d %s", f.Type, f.Payload)
+	}
+}
+
+// What a program says while it is stopped reaches a slow reader before the agent
+// ends: there is more of it on its way than a pipe and a socket hold.
+func TestLastWords(t *testing.T) {
+	k, dial := serving(t)
+	build(t, k, dial, "stopped", wire.Make{})
+	c := dial()
+	defer c.Close()
+	if err := wire.WriteJSON(c, wire.TypeOrder, wire.Order{Version: wire.KeeperVersion, Op: wire.KeeperAgent, ID: "stopped"}); err != nil {
+		t.Fatal(err)
+	}
+	script := "trap 'head -c 1000000 /dev/zero; echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
+	call := wire.Call{Version: wire.Version, Op: wire.OpExec, Exec: &wire.Exec{ID: "talks", Dir: "/", Argv: []string{"/bin/sh", "-c", script}}}
+	if err := wire.WriteJSON(c, wire.TypeCall, call); err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	for r := wire.NewReader(c); ; {
+		f, err := r.Read()
+		if err != nil {
+			t.Fatalf("after %d bytes of output: %v", said, err)
+		}
+		if f.Type == wire.TypeStdout {
+			if said == 0 {
+				go k.get("stopped").stop(8*time.Second, "stopped")
+			}
+			said += len(f.Payload)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if f.Type == wire.TypeError {
+			t.Fatalf("run: %s", f.Payload)
+		}
+		if f.Type == wire.TypeExit {
+			break
+		}
+	}
+	if want := len("up\n") + 1_000_000 + len("bye\n"); said != want {
+		t.Errorf("%d bytes of output, want %d", said, want)
 	}
 }

@@ -48,8 +48,9 @@ type machine struct {
 	lease    *time.Timer
 	until    time.Time // when the lease is over
 	tethered bool
-	main     *wire.Exec // nil if there is none, or it has begun
-	code     int        // of the main program that lingers
+	main     *wire.Exec    // nil if there is none, or it has begun
+	said     chan struct{} // closed when all that it said is in the log; nil before it begins
+	code     int           // of the main program that lingers
 }
 
 func newMachine(k *Keeper, id string) *machine {
@@ -246,6 +247,7 @@ func (m *machine) ended() *wire.Ending {
 func (m *machine) wait() {
 	m.cmd.Wait() // the state says all
 	m.agent.Close()
+	m.hear()
 	code := m.cmd.ProcessState.ExitCode()
 	if ws, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		code = 128 + int(ws.Signal())
@@ -263,6 +265,24 @@ func (m *machine) wait() {
 	m.log.close()
 	close(m.done)
 	m.tidy()
+}
+
+// sayTime bounds how long what a main program said last may take from the agent,
+// which has ended, to the log.
+const sayTime = time.Second
+
+// hear waits until what a main program has said is in the log.
+func (m *machine) hear() {
+	m.mu.Lock()
+	said := m.said
+	m.mu.Unlock()
+	if said == nil {
+		return
+	}
+	select {
+	case <-said:
+	case <-time.After(sayTime):
+	}
 }
 
 // end ends the machine at once, if it has not ended. The first reason counts.
@@ -351,9 +371,15 @@ func (m *machine) begin(linger bool) {
 	m.mu.Lock()
 	call := m.main
 	m.main = nil
+	if call != nil {
+		m.said = make(chan struct{})
+	}
 	m.mu.Unlock()
 	if call != nil {
-		go m.run(*call, linger)
+		go func() {
+			defer close(m.said)
+			m.run(*call, linger)
+		}()
 	}
 }
 

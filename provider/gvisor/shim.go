@@ -46,6 +46,7 @@ type shim struct {
 
 	end  chan brig.ExitReason // asked for an end, and why
 	over chan struct{}        // closed when a main program that lingers has ended
+	said chan struct{}        // closed when all that a main program said is in the log
 
 	mu       sync.Mutex // guards the fields below
 	lease    *time.Timer
@@ -71,7 +72,7 @@ func shimMain(args []string) int {
 		unix.CloseOnExec(lockFD)
 		unix.CloseOnExec(tetherFD)
 	}
-	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16), over: make(chan struct{})}
+	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16), over: make(chan struct{}), said: make(chan struct{})}
 	ctx := context.Background()
 	notes, err := s.start(ctx)
 	if err != nil {
@@ -224,8 +225,28 @@ func (s *shim) holdTether() {
 	}
 }
 
+// sayTime bounds how long what a main program said last may take from the agent,
+// which has ended, to the log.
+const sayTime = time.Second
+
+// hear waits until what a main program has said is in the log, and its code is
+// known if it had ended by itself.
+func (s *shim) hear() {
+	s.mu.Lock()
+	begun := s.begun
+	s.mu.Unlock()
+	if !begun {
+		return
+	}
+	select {
+	case <-s.said:
+	case <-time.After(sayTime):
+	}
+}
+
 // finish removes what the sandbox had on the host and writes the exit file.
 func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
+	s.hear()
 	s.mu.Lock()
 	e := ending{Code: s.mainCode, Reason: why, At: time.Now().UTC()}
 	over, tied := s.overuse, s.Ephemeral

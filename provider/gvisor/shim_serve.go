@@ -174,6 +174,7 @@ func (s *shim) begin(ctx context.Context, linger bool) {
 // main runs the sandbox's main program. Its end is the sandbox's, unless that
 // lingers.
 func (s *shim) main(ctx context.Context, linger bool) {
+	defer close(s.said)
 	sio := brig.IO{Stdout: s.log, Stderr: s.log}
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
 	switch {
