@@ -51,3 +51,11 @@ func TestRefusalsNameTheField(t *testing.T) {
 		}
 	}
 }
+
+// A tenant that there is not has no routing to be looked at.
+func TestRoutingOfNobody(t *testing.T) {
+	h := newHouse(t, nil)
+	if r, err := h.Routing(as(t, brig.Operator), "nobody"); brig.KindOf(err) != brig.NotFound {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
