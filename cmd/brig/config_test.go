@@ -74,3 +74,17 @@ func TestUnknownCommands(t *testing.T) {
 		t.Errorf("brig sandbox: %d, %s%s", code, out.String(), errs.String())
 	}
 }
+
+// A data folder that cannot be is told as that, before anything is looked for
+// in it.
+func TestDataFolderThatIsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := execute([]string{"--data-dir", file, "--url", "", "sandbox", "ls"}, strings.NewReader(""), &out, &errs)
+	if code != exitError || !strings.Contains(errs.String(), "the data folder cannot be made (SB001)") {
+		t.Errorf("%d, %s", code, errs.String())
+	}
+}

@@ -75,7 +75,7 @@ func strict(cmd *cobra.Command) {
 			continue
 		}
 		strict(group)
-		group.DisableFlagsInUseLine = true
+		group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = true, 2
 		group.RunE = func(group *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return group.Help()
