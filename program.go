@@ -34,7 +34,7 @@ func ParseLanguage(s string) (Language, error) {
 	if l, ok := aliases[s]; ok {
 		return l, nil
 	}
-	return "", InvalidField("language", "unknown language %q", s).
+	return "", InvalidField("language", "unknown language %q", Clip(s, 80)).
 		WithHint("use one of: python, javascript, typescript, bash")
 }
 
@@ -50,7 +50,7 @@ func ParseContextLanguage(s string) (Language, error) {
 	// "jupyter:python3" names a kernel of which the language is one of ours.
 	name := strings.TrimPrefix(s, JupyterPrefix)
 	if len(name) == 0 || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789+#._-") != "" || name[0] == '-' {
-		return "", InvalidField("language", "%q is not a language", s).
+		return "", InvalidField("language", "%q is not a language", Clip(s, 80)).
 			WithHint("use python, javascript, typescript, bash, or the name of a Jupyter kernel that the image has")
 	}
 	return Language(s), nil

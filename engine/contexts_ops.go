@@ -44,7 +44,7 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 	if spec.Dir == "" {
 		spec.Dir = workspaceDir
 	}
-	if err := checkCommand(brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
+	if err := checkCommand("env", brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
 		return nil, err
 	}
 	cs := e.contextsOf(rec.ID)

@@ -26,7 +26,7 @@ func ofImage(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 		c = *spec.Command
 	}
 	c.Argv = argv
-	if err := checkCommand(c); err != nil {
+	if err := checkCommand("command_env", c); err != nil {
 		return spec, err
 	}
 	if c.User == "" && spec.User == "" {

@@ -18,7 +18,7 @@ func (e *Engine) Exec(ctx context.Context, name string, cmd brig.Command, sio br
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if err := checkCommand(cmd); err != nil {
+	if err := checkCommand("env", cmd); err != nil {
 		return nil, err
 	}
 	if cmd.Timeout, err = v.bounds.FillTimeout("timeout_ms", cmd.Timeout); err != nil {

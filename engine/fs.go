@@ -44,7 +44,7 @@ func checkPath(p brig.Path) error {
 	if strings.ContainsRune(p.Name, 0) || len(p.Name) > 4096 {
 		return brig.InvalidField("path", "%q is not a path", clip(p.Name)).WithHint("give up to 4096 bytes without NUL")
 	}
-	return checkUser(p.User)
+	return checkUser("user", p.User)
 }
 
 func (f files) Stat(ctx context.Context, p brig.Path) (out *brig.Entry, err error) {

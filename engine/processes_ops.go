@@ -42,7 +42,7 @@ func checkProcess(spec brig.ProcessSpec) error {
 			return err
 		}
 	}
-	return checkCommand(spec.Command)
+	return checkCommand("env", spec.Command)
 }
 
 func checkTerminal(t brig.Terminal) error {

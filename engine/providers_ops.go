@@ -361,6 +361,11 @@ func (e *Engine) Routing(ctx context.Context, tenant string) (_ *brig.Routing, e
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
+	if tenant != "" { // one that there is not has no routing, either, but looks as if it had
+		if _, err := e.Store.GetTenant(ctx, tenant); err != nil {
+			return nil, err
+		}
+	}
 	r := e.fleet.now.Load().routing[tenant]
 	return &r, nil
 }

@@ -231,7 +231,7 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 		return nil, brig.InvalidField("grace_ms", "a command is killed when its time is over").WithHint("leave it out, or begin the command with timeout")
 	}
 	j.grace = min(p.Grace, max(0, v.bounds.MaxTimeout-j.cmd.Timeout))
-	if err := checkCommand(j.cmd); err != nil {
+	if err := checkCommand("env", j.cmd); err != nil {
 		return nil, err
 	}
 	if err := checkFiles(p.Files); err != nil {
@@ -261,8 +261,10 @@ func (j *job) program(p brig.Program) error {
 	if p.Code == "" {
 		return brig.InvalidField("code", "there is no code").WithHint("give the program's source")
 	}
-	if len(p.Code) > maxCode || len(p.Arguments) > maxCode {
-		return brig.InvalidField("code", "the program is too long").WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
+	for field, n := range map[string]int{"code": len(p.Code), "arguments": len(p.Arguments)} {
+		if n > maxCode {
+			return brig.InvalidField(field, "%d bytes are too many", n).WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
+		}
 	}
 	if len(p.Arguments) > 0 {
 		if !lang.Values {

@@ -47,10 +47,11 @@ func (e *Engine) complete(v *visit, spec brig.Spec) (brig.Spec, error) {
 	if spec.Secrets, err = checkUses(spec.Secrets, spec.Env); err != nil {
 		return spec, err
 	}
-	if err := checkUser(spec.User); err != nil {
+	// "user", "cwd" and "env" are the main program's.
+	if err := checkUser("default_user", spec.User); err != nil {
 		return spec, err
 	}
-	if err := checkDir(spec.Dir); err != nil {
+	if err := checkDir("default_cwd", spec.Dir); err != nil {
 		return spec, err
 	}
 	if spec.Command != nil {
@@ -62,7 +63,7 @@ func (e *Engine) complete(v *visit, spec brig.Spec) (brig.Spec, error) {
 		if spec.Entrypoint && len(c.Argv) == 0 {
 			whole.Argv = []string{"entrypoint"} // it is known when the image is
 		}
-		if err := checkCommand(whole); err != nil {
+		if err := checkCommand("command_env", whole); err != nil {
 			return spec, err
 		}
 		if c.Timeout < 0 || c.Timeout > v.bounds.MaxTimeout {
@@ -84,10 +85,12 @@ func clip(s string) string { return brig.Clip(s, 80) }
 
 // The bounds of things that have no limit of their own.
 const (
-	maxLabels  = 64       // labels
-	maxWords   = 10_000   // arguments of a command
-	maxCommand = 1 << 20  // bytes of a command or a script
-	maxCode    = 16 << 20 // bytes of a program's code or arguments
+	maxLabels  = 64          // labels
+	maxWords   = 10_000      // arguments of a command
+	maxWord    = 128<<10 - 1 // bytes of one argument or variable; the kernel's own bound
+	maxCommand = 1 << 20     // bytes of a command or a script
+	maxDir     = 4096        // bytes of a directory's name
+	maxCode    = 16 << 20    // bytes of a program's code or arguments
 )
 
 func checkLabels(labels map[string]string) error {
@@ -107,7 +110,8 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-func checkCommand(c brig.Command) error {
+// checkCommand checks a command, of which env is the field of its variables.
+func checkCommand(env string, c brig.Command) error {
 	if (len(c.Argv) == 0) == (c.Shell == "") {
 		return brig.InvalidField("command", "give a command or a shell script, and not both").
 			WithHint(`for example {"command":["echo","hi"]} or {"shell":"echo hi | tr a b"}`)
@@ -118,6 +122,10 @@ func checkCommand(c brig.Command) error {
 		if strings.ContainsRune(a, 0) {
 			return brig.InvalidField(fmt.Sprintf("command[%d]", i), "an argument cannot have NUL")
 		}
+		if len(a) > maxWord {
+			return brig.InvalidField(fmt.Sprintf("command[%d]", i), "an argument cannot have %d bytes", len(a)).
+				WithHint("give at most %d; put long inputs into files or stdin", maxWord)
+		}
 	}
 	if len(c.Argv) > 0 && c.Argv[0] == "" {
 		return brig.InvalidField("command[0]", "the program has no name")
@@ -125,32 +133,37 @@ func checkCommand(c brig.Command) error {
 	if strings.ContainsRune(c.Shell, 0) {
 		return brig.InvalidField("shell", "a script cannot have NUL")
 	}
-	// The kernel's own limit for one word is 128 KiB.
 	if len(c.Argv) > maxWords || size > maxCommand || len(c.Shell) > 120<<10 {
 		return brig.InvalidField("command", "it is too long").WithHint("put long scripts and inputs into files or stdin")
 	}
-	if err := checkDir(c.Dir); err != nil {
+	if err := checkDir("cwd", c.Dir); err != nil {
 		return err
 	}
-	if err := checkUser(c.User); err != nil {
+	if err := checkUser("user", c.User); err != nil {
 		return err
 	}
-	return brig.CheckEnv("env", c.Env)
+	for k, v := range c.Env {
+		if len(k)+1+len(v) > maxWord {
+			return brig.InvalidField(env, "%q cannot have %d bytes", clip(k), len(v)).
+				WithHint("give at most %d; put larger things into files", maxWord-1-len(k))
+		}
+	}
+	return brig.CheckEnv(env, c.Env)
 }
 
-func checkDir(dir string) error {
-	if dir != "" && (!path.IsAbs(dir) || strings.ContainsRune(dir, 0)) {
-		return brig.InvalidField("cwd", "%q is not an absolute path", clip(dir)).WithHint("for example /workspace")
+func checkDir(field, dir string) error {
+	if dir != "" && (!path.IsAbs(dir) || strings.ContainsRune(dir, 0) || len(dir) > maxDir) {
+		return brig.InvalidField(field, "%q is not an absolute path", clip(dir)).WithHint("for example /workspace; at most %d bytes", maxDir)
 	}
 	return nil
 }
 
-func checkUser(u string) error {
+func checkUser(field, u string) error {
 	switch u {
 	case "", "user", "root":
 		return nil
 	}
-	return brig.InvalidField("user", "no user %q", clip(u)).WithHint(`use "user" (the default) or "root"`)
+	return brig.InvalidField(field, "no user %q", clip(u)).WithHint(`use "user" (the default) or "root"`)
 }
 
 // resolve finds the image that spec means, among those that are here.

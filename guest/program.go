@@ -58,7 +58,7 @@ func (p *program) PID() int { return p.pid }
 func (p *program) Signal(ctx context.Context, name string) error {
 	n := unix.SignalNum(name)
 	if n == 0 {
-		return brig.InvalidField("signal", "no signal %q", name)
+		return brig.InvalidField("signal", "no signal %q", clipped(name)).WithHint("give its name, for example SIGTERM, SIGINT or SIGKILL")
 	}
 	return p.g.simple(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -48,6 +49,9 @@ func (a *api) makeDir(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
+	if err := named("path", in.Path); err != nil {
+		return err
+	}
 	e, err := a.files(r).MakeDir(r.Context(), brig.Path{Name: in.Path, User: in.User})
 	return answerEntry(w, http.StatusCreated, e, err)
 }
@@ -55,6 +59,9 @@ func (a *api) makeDir(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 func (a *api) move(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in wire.MoveRequest
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
+		return err
+	}
+	if err := named("from", in.From, "to", in.To); err != nil {
 		return err
 	}
 	from, to := brig.Path{Name: in.From, User: in.User}, brig.Path{Name: in.To, User: in.User}
@@ -65,6 +72,9 @@ func (a *api) move(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 func (a *api) removeFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
+		return err
+	}
+	if err := named("path", p.Name); err != nil {
 		return err
 	}
 	if err := a.files(r).Remove(r.Context(), p); err != nil {
@@ -79,8 +89,14 @@ func (a *api) compose(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
+	if err := named("destination", in.Destination); err != nil {
+		return err
+	}
 	var from []brig.Path
-	for _, name := range in.Sources {
+	for i, name := range in.Sources {
+		if err := named(fmt.Sprintf("source_paths[%d]", i), name); err != nil {
+			return err
+		}
 		from = append(from, brig.Path{Name: name, User: in.User})
 	}
 	e, err := a.files(r).Compose(r.Context(), from, brig.Path{Name: in.Destination, User: in.User})

@@ -57,8 +57,8 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, srv := serve(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			// Gone before it is called, the service is told nothing.
+			ctx := leaving(t, s, 50*time.Millisecond)
 			req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+c.path, strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)
@@ -66,8 +66,6 @@ func TestDisconnect(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer "+key)
 			req.Header.Set("Content-Type", c.kind)
 			req.Header.Set("Accept", c.accept)
-			timer := time.AfterFunc(50*time.Millisecond, cancel)
-			defer timer.Stop()
 			if resp, err := http.DefaultClient.Do(req); err == nil {
 				_, _ = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()

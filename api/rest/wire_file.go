@@ -23,6 +23,18 @@ func toPath(q url.Values) (brig.Path, error) {
 	return brig.Path{Name: q.Get("path"), User: q.Get("user")}, nil
 }
 
+// named refuses a path that is empty, of which fields has the name and the
+// value by turns: it would be all that the user has, and something happens to
+// it.
+func named(fields ...string) error {
+	for ; len(fields) > 1; fields = fields[2:] {
+		if fields[1] == "" {
+			return brig.InvalidField(fields[0], "is missing").WithHint("for example /workspace/a; ~ is the user's home")
+		}
+	}
+	return nil
+}
+
 // toFileWrite reads what an upload gives a file beside its content.
 func toFileWrite(r *http.Request, q url.Values) (w brig.FileWrite, err error) {
 	if q.Has("mode") {

@@ -71,6 +71,9 @@ func (a *api) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q url.Va
 	if err != nil {
 		return err
 	}
+	if q.Get("path") == "" {
+		return brig.InvalidField("path", "is missing").WithHint("give it in the query: ?path=/workspace/a")
+	}
 	size, body, err := a.Service.ReadWorkspaceFile(r.Context(), param(r, "name"), version, q.Get("path"))
 	if err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -225,35 +225,71 @@ func keepHeads(ctx context.Context, dir string, store brig.Store, key ed25519.Pr
 	return func() { cancel(); <-done }
 }
 
-// writeHeads appends the heads that have moved.
+// writeHeads writes down the heads that have moved. What was written down
+// before is proof until the new is on disk: a disk that is full, or a server
+// that was killed, costs at most what it was writing.
 func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.PrivateKey, seen map[string]int64) error {
 	heads, err := store.AuditHeads(ctx)
 	if err != nil {
 		return err
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	if info, err := os.Stat(file); err == nil && info.Size() > maxHeads {
-		flags |= os.O_TRUNC // the newest of each tenant proves what the older ones do
-		clear(seen)
-	}
+	info, none := os.Stat(file)
+	anew := none == nil && info.Size() > maxHeads // the newest of each tenant proves what the older ones do
+	moved := map[string]int64{}
 	var b bytes.Buffer
 	for _, h := range heads {
-		if seen[h.Tenant] == h.Seq {
+		if !anew && seen[h.Tenant] == h.Seq {
 			continue
 		}
 		audit.Sign(&h, key)
 		if err := json.NewEncoder(&b).Encode(audit.FromHead(h)); err != nil {
 			return err
 		}
-		seen[h.Tenant] = h.Seq
+		moved[h.Tenant] = h.Seq
 	}
-	f, err := os.OpenFile(file, flags, 0o600)
+	if b.Len() == 0 && none == nil {
+		return nil
+	}
+	if anew {
+		err = replaceFile(file, b.Bytes())
+	} else {
+		err = appendLines(file, b.Bytes())
+	}
+	if err == nil {
+		maps.Copy(seen, moved)
+	}
+	return err
+}
+
+// appendLines adds lines to a file, of which the last may be half a line: that
+// one must not spoil the first of these.
+func appendLines(file string, lines []byte) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	if b.Len() > 0 {
-		_, err = io.Copy(f, &b)
-		err = errors.Join(err, f.Sync())
+	var last [1]byte
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last[:], info.Size()-1); err == nil && last[0] != '\n' {
+			lines = append([]byte{'\n'}, lines...)
+		}
 	}
-	return errors.Join(err, f.Close())
+	_, err = f.Write(lines)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// replaceFile gives a file another content, or leaves it as it is.
+func replaceFile(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what is wrong is said already
+	}
+	return err
 }

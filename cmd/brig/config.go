@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door/wire"
@@ -181,6 +185,10 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		}
 		var limits brig.Limits
 		set(&limits, w.Limits)
+		if _, err := c.bounds().Fill(limits); err != nil {
+			told := brig.AsError(err)
+			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, told.Field, told.Message).WithHint("%s", told.Hint)
+		}
 		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: w.Count})
 	}
 	return o, nil
@@ -217,21 +225,43 @@ type sizes struct {
 // size is a number of bytes, or text such as 512MiB.
 type size int64
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *size) UnmarshalText(b []byte) error {
-	n, err := wire.ParseSize(string(b))
-	*s = size(n)
-	return err
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (s *size) UnmarshalYAML(into func(any) error) error {
+	return word(into, func(text string) error {
+		n, err := wire.ParseSize(text)
+		*s = size(n)
+		return err
+	})
 }
 
 // duration is text such as 5m.
 type duration time.Duration
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = duration(v)
-	return err
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (d *duration) UnmarshalYAML(into func(any) error) error {
+	return word(into, func(text string) error {
+		v, err := time.ParseDuration(text)
+		if *d = duration(v); err != nil {
+			return errors.New(`must be a duration such as "5m" or "1h30m"`)
+		}
+		return nil
+	})
+}
+
+// word reads a value that is one word. What is wrong with it is told as the
+// library tells of what it finds by itself: with its place, and its field.
+func word(into func(any) error, parse func(string) error) error {
+	var text string
+	if err := into(&text); err != nil {
+		return err
+	}
+	err := parse(text)
+	var n ast.Node
+	if err == nil || into(&n) != nil || n == nil {
+		return err
+	}
+	at := n.GetToken().Position
+	return fmt.Errorf("[%d:%d] %s: %w", at.Line, at.Column, strings.TrimPrefix(n.GetPath(), "$."), err)
 }
 
 func (d duration) std() time.Duration { return time.Duration(d) }
@@ -302,10 +332,17 @@ func (c *config) check() error {
 	b := c.bounds()
 	if _, err := b.Fill(brig.Limits{}); err != nil {
 		told := brig.AsError(err)
-		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", told.Field, told.Message).WithHint("%s", told.Hint)
+		hint, _, _ := strings.Cut(told.Hint, ", or leave it out") // it would be for what is wrong
+		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", told.Field, told.Message).WithHint("%s", hint)
 	}
-	if b.DefaultTTL > b.MaxTTL || b.DefaultTimeout > b.MaxTimeout || b.DefaultTTL <= 0 || b.DefaultTimeout <= 0 {
-		return brig.Errorf(brig.InvalidConfig, "a default of lease or timeout is out of its bounds").WithHint("lower the default or raise the maximum")
+	for _, f := range []struct {
+		name          string
+		standard, max time.Duration
+	}{{"lease", b.DefaultTTL, b.MaxTTL}, {"timeout", b.DefaultTimeout, b.MaxTimeout}} {
+		if f.standard <= 0 || f.standard > f.max {
+			return brig.Errorf(brig.InvalidConfig, "%s.default: %v is out of bounds", f.name, f.standard).
+				WithHint("give a time above 0 and up to %s.max, which is %v", f.name, f.max)
+		}
 	}
 	if n := len(c.E2B.Cert) + len(c.E2B.Key); (c.E2B.Listen == "") != (n == 0) || (c.E2B.Cert == "") != (c.E2B.Key == "") {
 		return brig.Errorf(brig.InvalidConfig, "e2b.listen, e2b.cert and e2b.key belong together").

@@ -134,11 +134,19 @@ func takeOver(dir string) (*os.File, error) {
 	}
 }
 
+// makeFolder makes the data folder, if it is not there.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
+			WithHint("choose a folder that you may write to with --data-dir").Because(err)
+	}
+	return nil
+}
+
 // own takes the data folder's lock, or fails at once.
 func own(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
-			WithHint("choose a folder that you may write to with --data-dir").Because(err)
+	if err := makeFolder(dir); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -162,6 +163,11 @@ func randomHex(n int) string {
 func (d *doors) serveTLS(cfg *config, tracer trace.Tracer, log *slog.Logger) (stop func(), err error) {
 	if cfg.E2B.Listen == "" {
 		return func() {}, nil
+	}
+	// ServeTLS would say so when nobody listens to it any more.
+	if _, err := tls.LoadX509KeyPair(cfg.E2B.Cert, cfg.E2B.Key); err != nil {
+		return nil, brig.Errorf(brig.InvalidConfig, "e2b.cert and e2b.key are no certificate with its key").
+			WithHint("name two files in PEM: the certificate for *.domain, and its key").Because(err)
 	}
 	ln, err := net.Listen("tcp", cfg.E2B.Listen)
 	if err != nil {

@@ -33,6 +33,9 @@ func open(dir string, log *slog.Logger) (*parts, error) {
 
 // openWith is open with options of images.
 func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
+	if err := makeFolder(dir); err != nil {
+		return nil, err
+	}
 	o.Dir, o.Log, o.HostAge = dir, log, 10*time.Second
 	images, err := image.Open(o)
 	if err != nil {

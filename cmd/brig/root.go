@@ -59,10 +59,34 @@ server that BRIG_URL or --url names, or on one that serves this data folder.`,
 	root.AddCommand(c.runCommand(), c.serveCommand(), c.execmanCommand(), c.mcpCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
 		c.keyCommand(), c.sessionCommand(), c.whoamiCommand(), c.tenantCommand(), c.providerCommand(), c.usageCommand(), c.alertsCommand(), c.metricsCommand(), c.secretCommand(), c.toolCommand(), c.workspaceCommand(), c.auditCommand(),
 		c.capabilitiesCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
+	root.InitDefaultCompletionCmd()
+	strict(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")
 	})
 	return root
+}
+
+// strict has a word that is no command be an error below root, too: the library
+// answers it with help and success, which a script takes for done.
+func strict(cmd *cobra.Command) {
+	for _, group := range cmd.Commands() {
+		if !group.HasSubCommands() || group.Runnable() {
+			continue
+		}
+		strict(group)
+		group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = true, 2
+		group.RunE = func(group *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return group.Help()
+			}
+			e := brig.Errorf(brig.InvalidArgument, "unknown command %q for %q", args[0], group.CommandPath())
+			if near := group.SuggestionsFor(args[0]); len(near) > 0 {
+				return e.WithHint("did you mean %q?", near[0])
+			}
+			return e.WithHint("see %s --help", group.CommandPath())
+		}
+	}
 }
 
 // Exit codes of brig itself, apart from a program's own.

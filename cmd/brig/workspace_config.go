@@ -37,7 +37,13 @@ const (
 
 func (c *workspacesConfig) check() error {
 	switch c.Store {
-	case "", "local", "none":
+	case "local", "none":
+		return nil
+	case "":
+		if c.S3.Endpoint != "" || c.S3.Bucket != "" { // they would be kept here, and nobody would know
+			return brig.Errorf(brig.InvalidConfig, "workspaces.s3 says where, and workspaces.store says nothing of it").
+				WithHint("set workspaces.store to s3, or leave out workspaces.s3")
+		}
 		return nil
 	case "s3":
 		if c.S3.Endpoint == "" || c.S3.Bucket == "" {

@@ -1,4 +1,5 @@
 // Brig's own package for TypeScript.
+import { createServer } from 'node:http'
 import { assert, check, rejects, run } from './harness.mjs'
 
 const { Brig, BrigError } = await import(process.env.BRIG_TYPESCRIPT)
@@ -19,6 +20,22 @@ check('run: called off', async () => {
   const off = new AbortController()
   setTimeout(() => off.abort(), 500)
   await rejects(brig.run('import time; time.sleep(60)', {}, off.signal), 'DOMException', /abort/)
+})
+
+// Node's fetch waits five minutes for an answer to begin, and some programs take longer.
+check('run, exec: what lasts is answered at once', async () => {
+  const server = createServer((req, res) => {
+    if (req.headers.accept !== 'application/x-ndjson') return res.writeHead(406).end()
+    res.writeHead(200, { 'Content-Type': 'application/x-ndjson' }).write('{"event":"ping"}\n')
+    const last = req.url === '/v1/run' ? { event: 'result', stdout: 'out' } : { event: 'error', error: { code: 'SB015', kind: 'failed_precondition', message: 'gone' } }
+    setTimeout(() => res.end(req.url.includes('/cut/') ? '' : JSON.stringify(last) + '\n'), 100)
+  })
+  await new Promise((done) => server.listen(0, '127.0.0.1', done))
+  const slow = new Brig({ url: `http://127.0.0.1:${server.address().port}` })
+  assert.deepEqual(await slow.run('1'), { stdout: 'out' })
+  assert.equal((await rejects(slow.exec('a', 'true'), BrigError)).code, 'SB015')
+  assert.equal((await rejects(slow.exec('cut', 'true'), BrigError)).code, 'SB003')
+  server.close()
 })
 
 check('a sandbox with all that it may have', async () => {

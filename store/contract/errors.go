@@ -8,21 +8,24 @@ import "github.com/brig-run/brig"
 // The errors of the contract. What a caller reads must not depend on which
 // store is behind it, nor tell what other tenants have.
 
+// clip is as much of a name that a caller made up as is repeated.
+func clip(name string) string { return brig.Clip(name, 80) }
+
 // NoSandbox: there is none of that name or id in the tenant.
 func NoSandbox(name string) error {
-	return brig.Errorf(brig.NotFound, "no sandbox %q", name).
+	return brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).
 		WithHint("list sandboxes to see what exists")
 }
 
 // NoExec: the sandbox has no execution of that id.
 func NoExec(id string) error {
-	return brig.Errorf(brig.NotFound, "no execution %q", id).
+	return brig.Errorf(brig.NotFound, "no execution %q", clip(id)).
 		WithHint("list the sandbox's executions to see what is remembered")
 }
 
 // NoRun: no outcome is remembered under that name.
 func NoRun(name string) error {
-	return brig.Errorf(brig.NotFound, "no run %q", name).
+	return brig.Errorf(brig.NotFound, "no run %q", clip(name)).
 		WithHint("outcomes are remembered for a while only; run the program again")
 }
 
@@ -62,7 +65,7 @@ func UnknownKey() error {
 
 // NoSecret: the tenant has no secret of that name.
 func NoSecret(name string) error {
-	return brig.Errorf(brig.NotFound, "no secret %q", name).
+	return brig.Errorf(brig.NotFound, "no secret %q", clip(name)).
 		WithHint("list secrets to see what exists")
 }
 

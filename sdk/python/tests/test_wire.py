@@ -86,7 +86,7 @@ def test_stdin_that_is_empty_is_sent() -> None:
     assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_times_that_are_none(seconds: float) -> None:
     with pytest.raises(brig.InvalidArgumentError) as e:
         wire.millis(seconds)

@@ -147,7 +147,7 @@ export class Brig {
   /** Runs a program in a sandbox of its own, which is gone afterwards, whatever happens. */
   run<T = unknown>(code: string, program: Program = {}, signal?: AbortSignal): Promise<RunResult<T>> {
     const { timeoutMs, language = 'python', ...rest } = program
-    return this.#call('POST', ['run'], { code, language, ...body(rest), timeout_ms: timeoutMs }, signal)
+    return this.#lasting(['run'], { code, language, ...body(rest), timeout_ms: timeoutMs }, signal)
   }
 
   /** Starts a sandbox, and returns when it is running. */
@@ -160,7 +160,7 @@ export class Brig {
   exec(name: string, command: string | string[], options: ExecOptions = {}, signal?: AbortSignal): Promise<ExecResult> {
     const { timeoutMs, ...rest } = options
     const what = typeof command === 'string' ? { shell: command } : { command }
-    return this.#call('POST', ['sandboxes', name, 'exec'], { ...what, ...rest, timeout_ms: timeoutMs }, signal)
+    return this.#lasting(['sandboxes', name, 'exec'], { ...what, ...rest, timeout_ms: timeoutMs }, signal)
   }
 
   /** Changes where a sandbox may connect to. */
@@ -198,8 +198,25 @@ export class Brig {
     return this.#call('DELETE', ['workspaces', name])
   }
 
-  async #call<T>(method: string, path: string[], content?: object, signal?: AbortSignal): Promise<T> {
-    const headers: Record<string, string> = {}
+  async #call<T>(method: string, path: string[], content?: object): Promise<T> {
+    const text = await this.#send(method, path, content, {})
+    return (text ? JSON.parse(text) : undefined) as T
+  }
+
+  /**
+   * A call that may last longer than fetch waits for an answer, which is five
+   * minutes in Node.js: it is answered at once, and shows that it lives until it
+   * has its result. All output is in that.
+   */
+  async #lasting<T>(path: string[], content: object, signal?: AbortSignal): Promise<T> {
+    const text = await this.#send('POST', path, { ...content, streams: [] }, { Accept: 'application/x-ndjson' }, signal)
+    const lines = text.trimEnd().split('\n')
+    const { event, ...last } = JSON.parse(lines[lines.length - 1] || '{}') as { event?: string }
+    if (event !== 'result') throw refusal(200, JSON.stringify(last), this.#url)
+    return last as T
+  }
+
+  async #send(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal) {
     if (this.#key) headers['Authorization'] = `Bearer ${this.#key}`
     if (content) headers['Content-Type'] = 'application/json'
     const init: RequestInit = { method, headers }
@@ -216,7 +233,7 @@ export class Brig {
       throw new BrigError('cannot reach the server', 'SB003', 'connection_failed', '', hint, 0, { cause })
     }
     if (!answer.ok) throw refusal(answer.status, text, this.#url)
-    return (text ? JSON.parse(text) : undefined) as T
+    return text
   }
 }
 

@@ -29,8 +29,8 @@ def millis(seconds: float | None, field: str = "timeout") -> int | None:
     """Turn seconds into what the wire has."""
     if seconds is None:
         return None
-    if not seconds > 0:
-        raise InvalidArgumentError("it must be more than nothing", field=field, hint="give seconds, for example 30")
+    if not 0 < seconds < float("inf"):
+        raise InvalidArgumentError("it must be more than nothing and not endless", field=field, hint="give seconds, for example 30")
     return max(1, round(seconds * 1000))
 
 

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+func readConfig(t *testing.T, text string) (*config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "brig.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return (&cli{configFile: file}).config()
+}
+
+// What is wrong in a file is told with the field, and with its place where
+// the file cannot be read as what it ought to be.
+func TestConfigNamesTheField(t *testing.T) {
+	for text, want := range map[string]string{
+		"limits:\n  default:\n    memory: -1\n":                               "[3:13] limits.default.memory: must be a size",
+		"limits: {max: {disk: [1]}}":                                          "[1:22]",
+		"lease: {default: 10}":                                                "[1:18] lease.default: must be a duration",
+		"pool: {warm: [{image: host, count: 1, limits: {memory: lots}}]}":     "pool.warm[0].limits.memory: must be a size",
+		"lease: {default: 48h, max: 1h}":                                      "lease.default: 48h0m0s is out of bounds",
+		"timeout: {default: -1s}":                                             "timeout.default: -1s is out of bounds",
+		"pool: {warm: [{image: host, count: 1, limits: {memory: 1TiB}}]}":     "pool.warm[0].limits.memory: 1024GiB is out of bounds",
+		"limits: {default: {cpus: -1}}":                                       "limits.cpus: the default is out of bounds",
+		"workspaces: {s3: {endpoint: \"127.0.0.1:7070\", bucket: of-nobody}}": "workspaces.s3",
+	} {
+		_, err := readConfig(t, text)
+		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidConfig || !strings.Contains(e.Message, want) || strings.Contains(e.Hint, "leave it out for -1") {
+			t.Errorf("%s: %+v, want %s", text, e, want)
+		}
+	}
+	cfg, err := readConfig(t, "lease: {default: &d 90s, max: *d}\nlimits: {default: {memory: 536870912, disk: 1.5GiB}}\n")
+	if err != nil || cfg.Lease.Max.std() != 90*time.Second || cfg.Limits.Default.Memory != 512<<20 || cfg.Limits.Default.Disk != 3<<29 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+}
+
+// A certificate that cannot be read is told before the server begins, not by
+// an address that nobody serves.
+func TestE2BCertificate(t *testing.T) {
+	cfg := &config{}
+	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
+	stop, err := (&doors{}).serveTLS(cfg, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err == nil {
+		stop()
+	}
+	if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidConfig || !strings.Contains(e.Message, "e2b.cert") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A word that is no command must not look as if something was done.
+func TestUnknownCommands(t *testing.T) {
+	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}} {
+		var out, errs bytes.Buffer
+		if code := execute(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "unknown command") {
+			t.Errorf("brig %s: %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := execute([]string{"sandbox"}, strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), "Available Commands") {
+		t.Errorf("brig sandbox: %d, %s%s", code, out.String(), errs.String())
+	}
+}
+
+// A data folder that cannot be is told as that, before anything is looked for
+// in it.
+func TestDataFolderThatIsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := execute([]string{"--data-dir", file, "--url", "", "sandbox", "ls"}, strings.NewReader(""), &out, &errs)
+	if code != exitError || !strings.Contains(errs.String(), "the data folder cannot be made (SB001)") {
+		t.Errorf("%d, %s", code, errs.String())
+	}
+}
