@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,9 @@ const pipeful = 64 << 10
 // stream reads a process's output and messages in the order in which they
 // were written, as far as that can be told: what is in the pipes when a
 // message is there was written before it, or is output of something else that
-// still runs.
+// still runs. A message before whose line stands a place, "=12,0", comes after
+// as many bytes of each output as were unread when it was sent: what has been
+// written since is left for later.
 //
 // It polls its descriptors itself. With a goroutine for each, a message could
 // overtake the output before it.
@@ -36,6 +39,7 @@ type stream struct {
 	searched int    // of pending: how far there is no line feed
 	next     []byte // a whole message, due when the output before it is out
 	due      bool
+	place    [2]int  // how much of each output is before next, or what becomes that
 	plain    bool    // no messages: it ends when nobody holds the outputs
 	drained  [2]bool // which outputs have been read to the end for next
 	outEnd   [2]bool
@@ -58,7 +62,7 @@ func newStream(stdout, stderr, control int, plain bool) (*stream, error) {
 			return nil, fmt.Errorf("prepare stream: %w", err)
 		}
 	}
-	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake, plain: plain}, nil
+	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake, plain: plain, place: anyPlace}, nil
 }
 
 // enter marks that the descriptors are in use, and reports whether they may
@@ -97,7 +101,7 @@ func (s *stream) receive() (brig.From, []byte, error) {
 				return from, p, nil
 			}
 			p := s.next
-			s.due, s.next = false, nil
+			s.due, s.next, s.place = false, nil, anyPlace
 			return brig.FromMessage, p, nil
 		}
 		if s.line() {
@@ -109,7 +113,7 @@ func (s *stream) receive() (brig.From, []byte, error) {
 		if s.ctlEnd && !s.plain {
 			// Nothing tells when the output of what it left behind ends: what
 			// is there is what is returned.
-			s.drained = [2]bool{}
+			s.drained, s.place = [2]bool{}, anyPlace
 			if from, p := s.before(); p != nil {
 				return from, p, nil
 			}
@@ -131,9 +135,36 @@ func (s *stream) line() bool {
 	}
 	i += s.searched
 	s.next, s.pending, s.searched = s.pending[:i:i], s.pending[i+1:], 0
+	if place, ok := parsePlace(s.next); ok {
+		s.place, s.next = place, nil
+		return true
+	}
 	s.due, s.drained = true, [2]bool{}
 	return true
 }
+
+// anyPlace is that of a message that does not say how much output is before it.
+var anyPlace = [2]int{pipeful, pipeful}
+
+// parsePlace reads a line that says where the next message stands. Whoever
+// breaks it has its own output in disorder.
+func parsePlace(line []byte) (place [2]int, ok bool) {
+	marked, ok := bytes.CutPrefix(line, []byte("="))
+	if !ok {
+		return place, false
+	}
+	for i, part := range bytes.SplitN(marked, []byte(","), 2) {
+		n, err := strconv.ParseUint(string(part), 10, 31)
+		if err != nil {
+			return place, false
+		}
+		place[i], ok = min(int(n), pipeful), i == 1
+	}
+	return place, ok
+}
+
+// took counts what was read of an output: it is no longer before the message.
+func (s *stream) took(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
 
 // before returns output that was written before the message that is due. One
 // read of each pipe is all of that: what does not fit into a pipe had to be
@@ -144,7 +175,10 @@ func (s *stream) before() (brig.From, []byte) {
 			continue
 		}
 		s.drained[i] = true
-		n, err := read(fd, s.buf)
+		if s.place[i] == 0 {
+			continue
+		}
+		n, err := read(fd, s.buf[:s.place[i]])
 		if n > 0 {
 			return brig.From(i + 1), s.buf[:n]
 		}
@@ -197,6 +231,9 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		}
 		n, err := read(int(fds[2+i].Fd), s.buf)
 		if n > 0 {
+			if s.place != anyPlace {
+				s.took(i, n)
+			}
 			return brig.From(i + 1), s.buf[:n], nil
 		}
 		s.outEnd[i] = err == nil || !errors.Is(err, unix.EAGAIN)

@@ -87,19 +87,24 @@ func TestStreamOrder(t *testing.T) {
 		n    int
 		want string
 	}{
-		"output before a message":     {func(f far) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
-		"both outputs":                {func(f far) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
-		"only output":                 {func(f far) { f.err("e") }, 1, "2:e"},
-		"two messages at once":        {func(f far) { f.say("m\nn\n") }, 2, "3:m|3:n"},
-		"an empty message":            {func(f far) { f.say("\nn\n") }, 2, "3:|3:n"},
-		"a message in parts":          {func(f far) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
-		"the end":                     {func(f far) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
-		"half a message at the end":   {func(f far) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
-		"output after the channel":    {func(f far) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
-		"one output ends early":       {func(f far) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
-		"no output ever":              {func(f far) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
-		"bytes that are no text":      {func(f far) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
-		"output waits for no message": {func(f far) { f.say("half"); f.out("o") }, 1, "1:o"},
+		"output before a message":       {func(f far) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
+		"both outputs":                  {func(f far) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
+		"only output":                   {func(f far) { f.err("e") }, 1, "2:e"},
+		"two messages at once":          {func(f far) { f.say("m\nn\n") }, 2, "3:m|3:n"},
+		"an empty message":              {func(f far) { f.say("\nn\n") }, 2, "3:|3:n"},
+		"a message in parts":            {func(f far) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
+		"the end":                       {func(f far) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
+		"half a message at the end":     {func(f far) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
+		"output after the channel":      {func(f far) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
+		"one output ends early":         {func(f far) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
+		"no output ever":                {func(f far) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
+		"bytes that are no text":        {func(f far) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
+		"output after a placed message": {func(f far) { f.out("ab"); f.err("e"); f.say("=2,0\nm\n"); f.out("c") }, 4, "1:ab|3:m|1:c|2:e"},
+		"a place before a place":        {func(f far) { f.out("abc"); f.say("=1,0\nm\n=1,0\nn\n") }, 5, "1:a|3:m|1:b|3:n|1:c"},
+		"a place is for one message":    {func(f far) { f.say("=0,0\nm\nn\n"); f.out("a") }, 3, "3:m|1:a|3:n"},
+		"a place at the end":            {func(f far) { f.out("ab"); f.say("=1,0\n"); f.closeAll() }, 3, "1:ab|EOF"},
+		"what is no place":              {func(f far) { f.say("=1\n=1,\n=,1\n=-1,1\n=1,2,3\n= 1,2\n=1,99999999999\n") }, 7, "3:=1|3:=1,|3:=,1|3:=-1,1|3:=1,2,3|3:= 1,2|3:=1,99999999999"},
+		"output waits for no message":   {func(f far) { f.say("half"); f.out("o") }, 1, "1:o"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, f := streams(t)
@@ -315,6 +320,7 @@ func TestStreamMessageTooLong(t *testing.T) {
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("a\nb\n"), []byte("out"), uint8(1))
 	f.Add([]byte("\n\n\nhalf"), []byte(""), uint8(3))
+	f.Add([]byte("=1,0\nm\n=0,0\n=x\n"), []byte("out"), uint8(3))
 	f.Add([]byte("{\"type\":\"ready\"}\n\x00\xff\n"), []byte("\n\n"), uint8(200))
 	f.Fuzz(func(t *testing.T, control, output []byte, step uint8) {
 		if len(control)+len(output) > pipeful {
@@ -348,7 +354,14 @@ func FuzzStream(f *testing.F) {
 				out = append(out, p...)
 			}
 		}
-		whole := control[:bytes.LastIndexByte(control, '\n')+1]
+		var whole []byte
+		for line := range bytes.Lines(control) {
+			if text, ended := bytes.CutSuffix(line, []byte("\n")); ended {
+				if _, place := parsePlace(text); !place {
+					whole = append(whole, line...)
+				}
+			}
+		}
 		if !bytes.Equal(lines, whole) || !bytes.Equal(out, output) {
 			t.Errorf("of %q and %q came %q and %q", control, output, lines, out)
 		}
