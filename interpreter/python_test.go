@@ -79,6 +79,12 @@ var pythonCells = []cellCase{
 	{name: "unfinished line", code: "print('a', end='')", stdout: "a"},
 	{name: "bytes", code: "sys.stdout.buffer.write(b'raw\\n');", stdout: "raw\n"},
 	{name: "not ASCII", code: "print('é😀'); 'ü😀\\ud800\"\\\\'", stdout: "é😀\n", result: "~ü😀"},
+	{
+		name: "a stream that cannot flush", code: "class Tee:\n    def write(self, text): sys.__stdout__.write(text)\nsys.stdout = Tee()\nprint('tee')\n!echo shell\ndisplay(1)",
+		stdout: "tee\nshell\n", shown: []string{"1"},
+	},
+	{name: "no stream", code: "sys.stdout = sys.stderr = None"},
+	{name: "streams again", code: "sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__\nprint(1)", stdout: "1\n"},
 	{name: "descriptor", code: "import os\nos.write(1, b'fd\\n');", stdout: "fd\n"},
 	{name: "child", code: "import subprocess\nprint(1)\nsubprocess.run('echo 2; [ -e /proc/$$/fd/3 ] && echo leaked', shell=True);\nprint(3)", stdout: "1\n2\n3\n"},
 	{name: "display", code: "display(1)\ndisplay('a', 2)\n3", shown: []string{"1", "'a'", "2"}, result: "3"},

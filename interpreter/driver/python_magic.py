@@ -267,8 +267,7 @@ def open_magics(shell):
 
 def run(argv):
     """Run a program with the cell's output for its own."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    driver.attempt(lambda: (sys.stdout.flush(), sys.stderr.flush()))
     return subprocess.call(argv)
 
 
