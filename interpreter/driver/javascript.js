@@ -144,16 +144,21 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // process ends as Node.js ends it; the end is said last of all.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
-  let returned, failure;
+  let returned, failure, unheard;
   onExit((code) => {
+    // Node.js would write this once the exit is over, when nobody reads any more.
+    if (unheard && code !== 0) writeOut(2, unheard);
     const line = ['"type":"end","code":' + code];
     if (returned !== undefined) line.push('"returned":' + returned);
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
     sayLine('{' + line.join() + '}');
+    if (unheard && code !== 0) leave(code);
   });
   process.on('uncaughtExceptionMonitor', (err) => {
     failure = describe(err);
+    const heard = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
+    unheard = heard ? undefined : failure.traceback + '\n';
   });
 
   function fail(err) {
