@@ -176,6 +176,8 @@ func TestNodeCells(t *testing.T) {
 		{what: "collected", code: "require('v8').setFlagsFromString('--expose-gc'); require('vm').runInNewContext('gc')(); 1", value: "1"},
 		{what: "child", code: "console.log('on'); require('child_process').execSync('sleep 60')", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "alive after interrupts", code: "a", value: "10"},
+		{what: "no input", code: "require('fs').readFileSync(0, 'utf8') + require('child_process').spawnSync('cat', {stdio: 'inherit'}).status", value: "'0'"},
+		{what: "end of input", code: "let read = 0; for await (const line of process.stdin) read++; read", value: "0"},
 
 		{what: "env", order: interpreter.Order{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar", "HOME": "/h"}}, value: "'bar'"},
 		{what: "env is back", code: "[process.env.FOO, process.env.HOME === '/h']", value: "[ undefined, false ]"},
