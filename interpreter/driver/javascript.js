@@ -342,7 +342,7 @@ function cells(orders) {
     if (order.op === 'program') {
       socket.removeAllListeners();
       socket.unref();
-      process.exit = exit;
+      Object.assign(process, { exit, kill });
       Error.prepareStackTrace = undefined;
       process.removeListener('uncaughtException', report);
       process.removeListener('unhandledRejection', report);
@@ -397,7 +397,7 @@ function take(remote) {
   return special.endsWith('n') ? BigInt(special.slice(0, -1)) : Number(special);
 }
 
-const { exit } = process;
+const { exit, kill } = process;
 
 function prepareGlobals() {
   // A session makes the global console keep what it is given. A console of
@@ -411,6 +411,13 @@ function prepareGlobals() {
     const err = new SystemExit(code === undefined ? process.exitCode || 0 : code);
     if (running) running.reject(err);
     throw err;
+  };
+  // While code runs our listener is put aside, and Node.js gets ready to end
+  // before it sends a signal that nobody listens for: the session would be gone.
+  process.kill = (pid, signal) => {
+    if (Number(pid) !== process.pid || !/^(?:SIGINT|2)$/.test(signal)) return apply(kill, process, [pid, signal]);
+    interrupt();
+    return true;
   };
   process.on('uncaughtException', report);
   process.on('unhandledRejection', report);
