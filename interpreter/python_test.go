@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -297,6 +298,49 @@ func TestPythonTasksWhileIdle(t *testing.T) {
 		d.cell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
 		d.out.await(t, "tick 2\n")
 		cellCase{code: "t.done()", result: "True"}.check(t, d, 0)
+	})
+}
+
+// What is too long to be shown leaves the text, cut; and however much a value
+// says of itself, the host takes the message.
+func TestPythonLongForms(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell(`class Long:
+    def __init__(self, **forms): self.forms = forms
+    def __repr__(self): return self.forms['text']
+    def _repr_html_(self): return self.forms.get('html')
+    def _repr_svg_(self): return self.forms.get('html')
+    def _repr_latex_(self): return self.forms.get('html')
+    def _repr_markdown_(self): return self.forms.get('html')`)
+		for code, want := range map[string]map[string]int{
+			"Long(text='x' * (9 << 20))":                            {"text/plain": 8 << 20 / 12},
+			"Long(text='\U0001f600' * (3 << 20))":                   {"text/plain": 4 * (8 << 20 / 12)},
+			"Long(text='short', html='\\0' * (3 << 20))":            {"text/plain": 5, "text/html": 3 << 20},
+			"Long(text='short', html='y' * (9 << 20))":              {"text/plain": 5},
+			"Long(text='\u00e9' * (1 << 20), html='y' * (7 << 20))": {"text/plain": 2 << 20, "text/html": 7 << 20, "text/markdown": 7 << 20, "image/svg+xml": 7 << 20},
+		} {
+			said, _, _ := d.cell(code)
+			results := find(said, "result")
+			if len(results) != 1 {
+				t.Fatalf("%s: no result", code)
+			}
+			whole := 0
+			for mime := range results[0].Data {
+				whole += len(results[0].Data[mime])
+				if n := len(data(results[0], mime)); n < want[mime] || n > want[mime]+100 || want[mime] == 0 {
+					t.Errorf("%s: %d bytes of %s, want %d", code, n, mime, want[mime])
+				}
+			}
+			if whole > brig.MaxOutputSize {
+				t.Errorf("%s: %d bytes in all", code, whole)
+			}
+			for mime := range want {
+				if results[0].Data[mime] == nil {
+					t.Errorf("%s: no %s", code, mime)
+				}
+			}
+		}
 	})
 }
 

@@ -6,8 +6,12 @@ FRAME = "application/vnd.brig.frame+json"
 CHART = "application/vnd.brig.chart+json"
 
 # A form that is longer than this is left out: nobody looks at it, and the text
-# is there anyhow.
+# is there anyhow, as far as it goes.
 LONGEST = 8 << 20
+
+# All forms of a value, as JSON. The host takes little more, and ends who says
+# twice as much at once.
+MOST = 30 << 20
 
 METHODS = {
     "text/html": "_repr_html_",
@@ -61,16 +65,27 @@ def text(value):
 
 def encoded(found):
     """Forms as they go into a message: binary ones in base64, JSON as JSON."""
-    out = {}
-    for mime, form in found.items():
+    out, left = {}, MOST
+    for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
-            if form is not None and isinstance(mime, str):
-                form = encode(mime, form)
-                if len(form) <= LONGEST:
-                    out[mime] = form
+            if form is None or not isinstance(mime, str):
+                continue
+            form = encode(mime, form)
+            if mime == "text/plain" and (len(form) > LONGEST or size(form) > left):
+                form = "%s… (%d characters)" % (form[: LONGEST // 12], len(form))
+            if len(form) <= LONGEST and size(form) <= left:
+                out[mime], left = form, left - size(form)
         except (TypeError, ValueError, RecursionError):
             pass
     return out
+
+
+def size(form):
+    """How long a form is as JSON; of a short one, how long it may be."""
+    if len(form) < 1 << 12:
+        return 12 * len(form)
+    driver.Json.load()  # without it this takes long
+    return len(driver.encode(form))
 
 
 def encode(mime, form):
