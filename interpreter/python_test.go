@@ -89,6 +89,8 @@ var pythonCells = []cellCase{
 	{name: "descriptor", code: "import os\nos.write(1, b'fd\\n');", stdout: "fd\n"},
 	{name: "child", code: "import subprocess\nprint(1)\nsubprocess.run('echo 2; [ -e /proc/$$/fd/3 ] && echo leaked', shell=True);\nprint(3)", stdout: "1\n2\n3\n"},
 	{name: "display", code: "display(1)\ndisplay('a', 2)\n3", shown: []string{"1", "'a'", "2"}, result: "3"},
+	{name: "display again", code: "h = display(1, display_id=True)\nh.update('a')\nlen(h.display_id)", shown: []string{"1", "'a'"}, result: "32"},
+	{name: "display by an id", code: "display(1, display_id='me')", shown: []string{"1"}, result: "<DisplayHandle display_id=me>"},
 	{
 		name: "error", code: "def f():\n    return 1/0\n\nf()",
 		error: "ZeroDivisionError", value: "division by zero", trace: "~    return 1/0",
@@ -306,6 +308,16 @@ func TestPythonTasksWhileIdle(t *testing.T) {
 		d.out.await(t, "tick 2\n")
 		cellCase{code: "t.done()", result: "True"}.check(t, d, 0)
 	})
+}
+
+// Where there is no IPython, what is usually imported of it is there.
+func TestPythonStandsIn(t *testing.T) {
+	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
+	d.ready()
+	cellCase{
+		code:  "from IPython.display import display, update_display, clear_output, DisplayHandle, HTML\ndisplay(1, display_id='a')\nupdate_display(2, display_id='a')\nDisplayHandle().display(3);",
+		shown: []string{"1", "2", "3"},
+	}.check(t, d, 0)
 }
 
 // What is too long to be shown leaves the text, cut; and however much a value

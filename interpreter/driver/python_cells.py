@@ -296,10 +296,11 @@ class Shell:
         space["Out"][self.count] = space["_%d" % self.count] = value
         self.say("result", forms)
 
-    def display(self, *values, raw=False, **options):
+    def display(self, *values, raw=False, display_id=None, **options):
         """Show values in every form that they have; raw ones are forms already."""
         for value in values:
             self.say("display", value if raw else self.rich.forms(value))
+        return self.rich.Handle(self.display, display_id) if display_id else None
 
     def say(self, kind, forms):
         if not self.running:

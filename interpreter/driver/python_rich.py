@@ -1,5 +1,6 @@
 # What a value looks like: its forms by MIME type. `driver` is python.py.
 import binascii
+import os
 import sys
 
 FRAME = "application/vnd.brig.frame+json"
@@ -195,6 +196,23 @@ def watch(display, adopt):
 # -- IPython.display ----------------------------------------------------------
 
 
+class Handle:
+    """What is displayed with an id, to be displayed again: what was shown stays,
+    for the host has it already."""
+
+    def __init__(self, display, display_id=None):
+        self.show = display
+        self.display_id = binascii.hexlify(os.urandom(16)).decode() if display_id in (None, True) else display_id
+
+    def display(self, value, **options):
+        self.show(value, **options)
+
+    update = display
+
+    def __repr__(self):
+        return "<DisplayHandle display_id=%s>" % self.display_id
+
+
 class Form:
     """An object that is shown as it says: HTML("<b>bold</b>")."""
 
@@ -260,6 +278,8 @@ def stand_in(shell):
         setattr(show, name, form(name, mime))
     show.Image, show.Math, show.DisplayObject = Image, Math, Form
     show.display = shell.display
+    show.update_display = lambda value, **options: shell.display(value, raw=options.get("raw", False))
+    show.DisplayHandle = lambda display_id=None: Handle(shell.display, display_id)
     show.clear_output = lambda wait=False: None
     package = type(sys)("IPython")
     package.__path__ = []
