@@ -315,9 +315,10 @@ func (r *codeRun) keep(m *interpreter.Message) *brig.Rich {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rich, size := richOf(m)
-	if r.size += size; r.size > brig.MaxOutputSize || len(r.res.Outputs) >= brig.MaxOutputs {
+	if !fits(rich, len(r.res.Outputs), r.size+size) {
 		return nil
 	}
+	r.size += size
 	r.res.Outputs = append(r.res.Outputs, rich)
 	return &rich
 }

@@ -60,6 +60,19 @@ func TestTheMomentOfTheTimeout(t *testing.T) {
 	})
 }
 
+// However much code displays, the value that it ends with comes out.
+func TestTheResultAfterManyDisplays(t *testing.T) {
+	inContext(t, func(t *testing.T, _ *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
+		res := run(brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"})
+		if len(res.Outputs) != brig.MaxOutputs || mainValue(res) != "here" {
+			t.Errorf("%d outputs, the result is %q", len(res.Outputs), mainValue(res))
+		}
+		if res = run(brig.Code{Source: fmt.Sprintf("show %d\nshow 1\nget x", brig.MaxOutputSize)}); len(res.Outputs) != 2 || mainValue(res) != "here" {
+			t.Errorf("after one that is too large: %d outputs, the result is %q", len(res.Outputs), mainValue(res))
+		}
+	})
+}
+
 // What does not heed an interrupt loses its interpreter, and the next run has
 // another.
 func TestDeafCode(t *testing.T) {

@@ -74,7 +74,8 @@ func (s *stepRun) message(m *interpreter.Message) {
 		}
 	case "display", "result":
 		rich, size := richOf(m)
-		if s.size += size; s.size <= brig.MaxOutputSize && len(s.outputs) < brig.MaxOutputs {
+		if fits(rich, len(s.outputs), s.size+size) {
+			s.size += size
 			s.outputs = append(s.outputs, rich)
 		}
 	case "error":
@@ -92,6 +93,17 @@ func richOf(m *interpreter.Message) (rich brig.Rich, size int) {
 		rich.Data[k] = bytes.Clone(v)
 	}
 	return rich, size
+}
+
+// fits reports whether a value is within bounds, beside count others and with
+// size bytes in all. Displays leave a place for the value of the last
+// expression, which is what was asked for.
+func fits(rich brig.Rich, count, size int) bool {
+	most := brig.MaxOutputs
+	if !rich.Main {
+		most--
+	}
+	return count < most && size <= brig.MaxOutputSize
 }
 
 // outcome is what a step leaves. A state that the next one would refuse is

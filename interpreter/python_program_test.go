@@ -46,6 +46,8 @@ var pythonPrograms = []programCase{
 	{name: "error in atexit", code: "import atexit\natexit.register(lambda: 1/0)", stderr: "~ZeroDivisionError"},
 	{name: "finalizers", code: "class A:\n    def __del__(self): print('deleted')\na = A()", stdout: "deleted\n"},
 	{name: "closed output", code: "import sys\nprint('x')\nsys.stdout.close()", stdout: "x\n"},
+	{name: "no output", code: "import sys\nsys.stdout = None\n1/0", exit: 1, failure: "ZeroDivisionError", message: "division by zero", stderr: "~ZeroDivisionError"},
+	{name: "errors that cannot flush", code: "import sys\nclass Log:\n    def write(self, text): sys.__stderr__.write(text)\nsys.stderr = Log()\n1/0", exit: 1, failure: "ZeroDivisionError", message: "division by zero", stderr: "~ZeroDivisionError"},
 	{name: "unfinished line", code: "print('x', end='')", stdout: "x"},
 	{name: "broken json", code: "import json\njson.dumps = json.loads = json.JSONEncoder.encode = None\ndef main(): return 'é'", returned: `"\u00e9"`},
 	{name: "pickle", code: "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)", stdout: "True\n"},

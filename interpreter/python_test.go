@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -79,9 +80,17 @@ var pythonCells = []cellCase{
 	{name: "unfinished line", code: "print('a', end='')", stdout: "a"},
 	{name: "bytes", code: "sys.stdout.buffer.write(b'raw\\n');", stdout: "raw\n"},
 	{name: "not ASCII", code: "print('é😀'); 'ü😀\\ud800\"\\\\'", stdout: "é😀\n", result: "~ü😀"},
+	{
+		name: "a stream that cannot flush", code: "class Tee:\n    def write(self, text): sys.__stdout__.write(text)\nsys.stdout = Tee()\nprint('tee')\n!echo shell\ndisplay(1)",
+		stdout: "tee\nshell\n", shown: []string{"1"},
+	},
+	{name: "no stream", code: "sys.stdout = sys.stderr = None"},
+	{name: "streams again", code: "sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__\nprint(1)", stdout: "1\n"},
 	{name: "descriptor", code: "import os\nos.write(1, b'fd\\n');", stdout: "fd\n"},
 	{name: "child", code: "import subprocess\nprint(1)\nsubprocess.run('echo 2; [ -e /proc/$$/fd/3 ] && echo leaked', shell=True);\nprint(3)", stdout: "1\n2\n3\n"},
 	{name: "display", code: "display(1)\ndisplay('a', 2)\n3", shown: []string{"1", "'a'", "2"}, result: "3"},
+	{name: "display again", code: "h = display(1, display_id=True)\nh.update('a')\nlen(h.display_id)", shown: []string{"1", "'a'"}, result: "32"},
+	{name: "display by an id", code: "display(1, display_id='me')", shown: []string{"1"}, result: "<DisplayHandle display_id=me>"},
 	{
 		name: "error", code: "def f():\n    return 1/0\n\nf()",
 		error: "ZeroDivisionError", value: "division by zero", trace: "~    return 1/0",
@@ -92,6 +101,9 @@ var pythonCells = []cellCase{
 	{name: "broken str", code: "class E(Exception):\n    def __str__(self): 1/0\nraise E", error: "E", value: "~unprintable", flavor: "cpython"},
 	{name: "exit", code: "exit()", error: "SystemExit"},
 	{name: "exit code", code: "import sys; sys.exit(3)", error: "SystemExit", value: "3"},
+	{name: "exit with a code", code: "exit(2)", error: "SystemExit", value: "2"},
+	{name: "quit with a text", code: "quit('why')", error: "SystemExit", value: "why"},
+	{name: "exit alone", code: "exit", error: "SystemExit", flavor: "ipython"},
 	{name: "lives on", code: "x", result: "5"},
 	{name: "input", code: "input('name? ')", stdout: "name? ", error: "StdinNotImplementedError", value: "~no standard input"},
 	{name: "input of children", code: "subprocess.run(['cat']).returncode", result: "0"},
@@ -108,6 +120,10 @@ var pythonCells = []cellCase{
 	{name: "task", code: "async def late():\n    await asyncio.sleep(0.05)\n    return 'late'\ntask = asyncio.ensure_future(late())\nawait asyncio.sleep(0)"},
 	{name: "asyncio.run", code: "asyncio.run(late())", result: "'late'", flavor: "cpython"},
 	{name: "task of before", code: "await task", result: "'late'"},
+	{name: "task without await", code: "begun = asyncio.create_task(late(), name='n')\nbegun.done(), begun.get_name()", result: "(False, 'n')"},
+	{name: "task while idle", code: "import time; time.sleep(0.1)"},
+	{name: "task of before", code: "await begun", result: "'late'"},
+	{name: "task in a thread", code: "import threading, concurrent.futures\nwith concurrent.futures.ThreadPoolExecutor(1) as pool:\n    work = late()\n    why = pool.submit(lambda: asyncio.create_task(work)).exception()\nwork.close(); str(why)", result: "'no running event loop'"},
 	{name: "async for", code: "async def gen():\n    yield 1\n[i async for i in gen()]", result: "[1]"},
 	{name: "fork", code: "pid = os.fork()\nif pid == 0:\n    print('child')\n    display('child')\nelse:\n    os.waitpid(pid, 0)\n    print('parent')", stdout: "child\nparent\n"},
 	{name: "forked exit", code: "pid = os.fork()\nif pid == 0:\n    sys.exit(7)\nos.waitpid(pid, 0)[1] >> 8", result: "7"},
@@ -130,7 +146,9 @@ var pythonCells = []cellCase{
 	{name: "writefile", code: "%%writefile f.txt\nline\n%no magic\n", stdout: "Writing f.txt\n"},
 	{name: "written", code: "open('f.txt').read()", result: "'line\\n%no magic\\n'"},
 	{name: "time", code: "%time 1 + 1", stdout: "~Wall time", result: "2"},
-	{name: "timeit", code: "%timeit -n1 -r1 pass", stdout: "~loop", flavor: "ipython"},
+	{name: "timeit", code: "%timeit -n1 -r 2 pass", stdout: "~of 2 runs, 1 loop"},
+	{name: "timeit of a cell", code: "%%timeit -n 2 -r2 a = 1\nassert a == 1", stdout: "~of 2 runs, 2 loops"},
+	{name: "bash with options", code: "%%bash --out got\necho no", error: "UsageError", value: "~takes no options here: --out got", flavor: "cpython"},
 	{name: "inline", code: "%matplotlib inline", flavor: "cpython"},
 	{name: "who", code: "%who", stdout: "~word", flavor: "cpython"},
 	{name: "pip", code: "%pip --version", stdout: "~pip "},
@@ -291,6 +309,59 @@ func TestPythonTasksWhileIdle(t *testing.T) {
 		d.cell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
 		d.out.await(t, "tick 2\n")
 		cellCase{code: "t.done()", result: "True"}.check(t, d, 0)
+	})
+}
+
+// Where there is no IPython, what is usually imported of it is there.
+func TestPythonStandsIn(t *testing.T) {
+	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
+	d.ready()
+	cellCase{
+		code:  "from IPython.display import display, update_display, clear_output, DisplayHandle, HTML\ndisplay(1, display_id='a')\nupdate_display(2, display_id='a')\nDisplayHandle().display(3);",
+		shown: []string{"1", "2", "3"},
+	}.check(t, d, 0)
+}
+
+// What is too long to be shown leaves the text, cut; and however much a value
+// says of itself, the host takes the message.
+func TestPythonLongForms(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell(`class Long:
+    def __init__(self, **forms): self.forms = forms
+    def __repr__(self): return self.forms['text']
+    def _repr_html_(self): return self.forms.get('html')
+    def _repr_svg_(self): return self.forms.get('html')
+    def _repr_latex_(self): return self.forms.get('html')
+    def _repr_markdown_(self): return self.forms.get('html')`)
+		for code, want := range map[string]map[string]int{
+			"Long(text='x' * (9 << 20))":                            {"text/plain": 8 << 20 / 12},
+			"Long(text='\U0001f600' * (3 << 20))":                   {"text/plain": 4 * (8 << 20 / 12)},
+			"Long(text='short', html='\\0' * (3 << 20))":            {"text/plain": 5, "text/html": 3 << 20},
+			"Long(text='short', html='y' * (9 << 20))":              {"text/plain": 5},
+			"Long(text='\u00e9' * (1 << 20), html='y' * (7 << 20))": {"text/plain": 2 << 20, "text/html": 7 << 20, "text/markdown": 7 << 20, "image/svg+xml": 7 << 20},
+		} {
+			said, _, _ := d.cell(code)
+			results := find(said, "result")
+			if len(results) != 1 {
+				t.Fatalf("%s: no result", code)
+			}
+			whole := 0
+			for mime := range results[0].Data {
+				whole += len(results[0].Data[mime])
+				if n := len(data(results[0], mime)); n < want[mime] || n > want[mime]+100 || want[mime] == 0 {
+					t.Errorf("%s: %d bytes of %s, want %d", code, n, mime, want[mime])
+				}
+			}
+			if whole > brig.MaxOutputSize {
+				t.Errorf("%s: %d bytes in all", code, whole)
+			}
+			for mime := range want {
+				if results[0].Data[mime] == nil {
+					t.Errorf("%s: no %s", code, mime)
+				}
+			}
+		}
 	})
 }
 

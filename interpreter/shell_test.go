@@ -51,6 +51,7 @@ func TestBashCells(t *testing.T) {
 		{what: "break", code: "break; echo after", out: "after"},
 		{what: "empty", code: "", out: "-"},
 		{what: "hash bang", code: "#!/bin/bash\necho hi", out: "hi"},
+		{what: "no input", code: "read v; echo $?; cat; bash -c 'read v || echo none'", out: "1\nnone", errout: "-"},
 
 		{what: "env", order: interpreter.Order{Code: "echo \"$FOO\"; env | grep -c '^KEPT=new'", Env: env}, out: "a'b\nc\n1"},
 		{what: "env is back", code: "echo ${FOO-unset} $KEPT; env | grep -c KEPT; true", out: "unset old\n0"},
@@ -73,7 +74,7 @@ func TestBashCells(t *testing.T) {
 		{what: "subshell", code: "echo on; (while true; do sleep 0.05; done); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "pipe", code: "echo on; sleep 60 | cat; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "substitution", code: "echo on; y=$(sleep 60); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
-		{what: "read", code: "echo on; read v; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
+		{what: "read", code: "echo on; read v < <(sleep 60); echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "wait", code: "echo on; wait; echo no", interruptWhen: "on", name: "KeyboardInterrupt", out: "on"},
 		{what: "asked twice", code: "bash -c 'trap \"((++n > 1)) && exit 1\" INT; echo on; while :; do sleep 0.1; done'", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "alive after interrupts", code: "echo $x; [[ -d /proc/$pid ]] && kill $pid && echo runs", out: "5\nruns"},

@@ -249,7 +249,8 @@ func startShell() (*shell, error) {
 		cmd: exec.Command("bash", "--noprofile", "--norc", "/proc/self/fd/3"), script: scriptW, reports: reportR,
 		lines: make(chan string, 1), ended: make(chan struct{}),
 	}
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// Its input is empty: that of the host would never end for cells.
+	s.cmd.Stdout, s.cmd.Stderr = os.Stdout, os.Stderr
 	s.cmd.ExtraFiles = []*os.File{scriptR, reportW}
 	if err := s.cmd.Start(); err != nil {
 		scriptW.Close()

@@ -144,16 +144,21 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // process ends as Node.js ends it; the end is said last of all.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
-  let returned, failure;
+  let returned, failure, unheard;
   onExit((code) => {
+    // Node.js would write this once the exit is over, when nobody reads any more.
+    if (unheard && code !== 0) writeOut(2, unheard);
     const line = ['"type":"end","code":' + code];
     if (returned !== undefined) line.push('"returned":' + returned);
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
     sayLine('{' + line.join() + '}');
+    if (unheard && code !== 0) leave(code);
   });
   process.on('uncaughtExceptionMonitor', (err) => {
     failure = describe(err);
+    const heard = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
+    unheard = heard ? undefined : failure.traceback + '\n';
   });
 
   function fail(err) {
@@ -314,6 +319,7 @@ function cells(orders) {
   const inspector = require('inspector');
   session = new inspector.Session();
   session.connect();
+  noInput();
   receiver = hold((value) => {
     taken = value;
   });
@@ -336,7 +342,7 @@ function cells(orders) {
     if (order.op === 'program') {
       socket.removeAllListeners();
       socket.unref();
-      process.exit = exit;
+      Object.assign(process, { exit, kill });
       Error.prepareStackTrace = undefined;
       process.removeListener('uncaughtException', report);
       process.removeListener('unhandledRejection', report);
@@ -353,6 +359,17 @@ function cells(orders) {
   socket.on('error', () => leave(0));
   socket.on('close', () => leave(0));
   advance();
+}
+
+// noInput puts an empty input in the place of the host's, which would never
+// end for cells and what they start.
+function noInput() {
+  try {
+    fs.closeSync(0);
+    fs.openSync('/dev/null'); // the lowest descriptor that is free
+  } catch {
+    // There was none.
+  }
 }
 
 // hold makes a value known to the inspector, and returns its id there.
@@ -380,7 +397,7 @@ function take(remote) {
   return special.endsWith('n') ? BigInt(special.slice(0, -1)) : Number(special);
 }
 
-const { exit } = process;
+const { exit, kill } = process;
 
 function prepareGlobals() {
   // A session makes the global console keep what it is given. A console of
@@ -394,6 +411,13 @@ function prepareGlobals() {
     const err = new SystemExit(code === undefined ? process.exitCode || 0 : code);
     if (running) running.reject(err);
     throw err;
+  };
+  // While code runs our listener is put aside, and Node.js gets ready to end
+  // before it sends a signal that nobody listens for: the session would be gone.
+  process.kill = (pid, signal) => {
+    if (Number(pid) !== process.pid || !/^(?:SIGINT|2)$/.test(signal)) return apply(kill, process, [pid, signal]);
+    interrupt();
+    return true;
   };
   process.on('uncaughtException', report);
   process.on('unhandledRejection', report);

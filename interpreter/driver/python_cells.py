@@ -3,6 +3,7 @@
 # module, python.py.
 import _thread
 import ast
+import functools
 import io
 import os
 import sys
@@ -96,8 +97,9 @@ def open_streams():
 
 
 def flush():
+    # What a cell has put in a stream's place need not have a flush.
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        driver.attempt(stream.flush)
+        driver.attempt(lambda: stream.flush())
 
 
 class StdinNotImplementedError(NotImplementedError):
@@ -294,10 +296,11 @@ class Shell:
         space["Out"][self.count] = space["_%d" % self.count] = value
         self.say("result", forms)
 
-    def display(self, *values, raw=False, **options):
+    def display(self, *values, raw=False, display_id=None, **options):
         """Show values in every form that they have; raw ones are forms already."""
         for value in values:
             self.say("display", value if raw else self.rich.forms(value))
+        return self.rich.Handle(self.display, display_id) if display_id else None
 
     def say(self, kind, forms):
         if not self.running:
@@ -340,6 +343,7 @@ class Tasks:
     def __init__(self, channel):
         self.channel = channel
         self.loop = None
+        self.begins = False  # tasks, also where nothing is awaited
 
     def adopt(self):
         """Make the loop the one that is found, also after asyncio.run."""
@@ -349,6 +353,23 @@ class Tasks:
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
+        if not self.begins:
+            self.begins = True
+            self.begin_tasks(asyncio)
+
+    def begin_tasks(self, asyncio):
+        """Have create_task work in cells that do not await: in a notebook the
+        loop always runs. Here it does between the cells."""
+        original = asyncio.create_task
+
+        @functools.wraps(original)
+        def create_task(coro, **options):
+            here = self.channel.ident() == self.channel.main
+            if asyncio._get_running_loop() is None and here and not self.loop.is_closed():
+                return self.loop.create_task(coro, **options)
+            return original(coro, **options)
+
+        asyncio.create_task = create_task
 
     def wait(self, awaitable):
         try:

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import warnings
 
+from IPython.core.autocall import ExitAutocall
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.formatters import DisplayFormatter
@@ -68,6 +69,13 @@ class Formatter(DisplayFormatter):
         return any(kind in f.type_printers for name, f in self.formatters.items() if name != "text/plain")
 
 
+class Exit(ExitAutocall):
+    """exit and quit, with a code or without."""
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+
 class Interactive(InteractiveShell):
     """IPython's shell, which keeps what it would print of results and errors."""
 
@@ -110,6 +118,9 @@ class Interactive(InteractiveShell):
 
     def ask_exit(self):
         raise SystemExit
+
+    def _exiter_default(self):
+        return Exit(self)
 
 
 def open_shell(channel, base):

@@ -207,17 +207,21 @@ class Magics:
         return self.shell.run(self.shell.translate(source), "Cell [%d]" % self.shell.count)
 
     def line_timeit(self, line):
-        self.cell_timeit("", line)
+        self.time_loops(*options(line), "pass")
 
     def cell_timeit(self, line, body):
+        given, setup = options(line)
+        self.time_loops(given, body, setup or "pass")
+
+    def time_loops(self, given, source, setup):
         import timeit
 
-        timer = timeit.Timer(body, line or "pass", globals=self.user_ns)
-        loops, _ = timer.autorange()
-        runs = [t / loops for t in timer.repeat(7, loops)]
+        timer = timeit.Timer(source, setup, globals=self.user_ns)
+        loops = given.get("n") or timer.autorange()[0]
+        runs = [t / loops for t in timer.repeat(given.get("r") or 7, loops)]
         mean = sum(runs) / len(runs)
         deviation = (sum((t - mean) ** 2 for t in runs) / len(runs)) ** 0.5
-        print("%s ± %s per loop (mean ± std. dev. of 7 runs, %d loops each)" % (span(mean), span(deviation), loops))
+        print("%s ± %s per loop (mean ± std. dev. of %d runs, %d loops each)" % (span(mean), span(deviation), len(runs), loops))
 
     def line_who(self, line):
         hidden = set(self.shell.given) | {"get_ipython"}
@@ -239,12 +243,14 @@ class Magics:
         """Figures are always shown in the cell."""
 
     def cell_bash(self, line, body):
-        self.script("bash", body)
+        self.script("bash", line, body)
 
     def cell_sh(self, line, body):
-        self.script("sh", body)
+        self.script("sh", line, body)
 
-    def script(self, program, body):
+    def script(self, program, line, body):
+        if line:
+            raise UsageError("%%%%%s takes no options here: %s" % (program, line))
         code = run([program, "-c", body])
         if code:
             raise subprocess.CalledProcessError(code, program)
@@ -261,14 +267,23 @@ class Magics:
     cell_file = cell_writefile
 
 
+def options(line):
+    """The numbers that %timeit is given, and the rest of its line."""
+    given = {}
+    while True:
+        found = re.match(r"\s*-([nr])\s*(\d+)(?!\S)", line)
+        if found is None:
+            return given, line.strip()
+        given[found.group(1)], line = int(found.group(2)), line[found.end() :]
+
+
 def open_magics(shell):
     return Magics(shell)
 
 
 def run(argv):
     """Run a program with the cell's output for its own."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    driver.attempt(lambda: (sys.stdout.flush(), sys.stderr.flush()))
     return subprocess.call(argv)
 
 

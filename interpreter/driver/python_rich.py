@@ -1,13 +1,18 @@
 # What a value looks like: its forms by MIME type. `driver` is python.py.
 import binascii
+import os
 import sys
 
 FRAME = "application/vnd.brig.frame+json"
 CHART = "application/vnd.brig.chart+json"
 
 # A form that is longer than this is left out: nobody looks at it, and the text
-# is there anyhow.
+# is there anyhow, as far as it goes.
 LONGEST = 8 << 20
+
+# All forms of a value, as JSON. The host takes little more, and ends who says
+# twice as much at once.
+MOST = 30 << 20
 
 METHODS = {
     "text/html": "_repr_html_",
@@ -61,16 +66,27 @@ def text(value):
 
 def encoded(found):
     """Forms as they go into a message: binary ones in base64, JSON as JSON."""
-    out = {}
-    for mime, form in found.items():
+    out, left = {}, MOST
+    for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
-            if form is not None and isinstance(mime, str):
-                form = encode(mime, form)
-                if len(form) <= LONGEST:
-                    out[mime] = form
+            if form is None or not isinstance(mime, str):
+                continue
+            form = encode(mime, form)
+            if mime == "text/plain" and (len(form) > LONGEST or size(form) > left):
+                form = "%s… (%d characters)" % (form[: LONGEST // 12], len(form))
+            if len(form) <= LONGEST and size(form) <= left:
+                out[mime], left = form, left - size(form)
         except (TypeError, ValueError, RecursionError):
             pass
     return out
+
+
+def size(form):
+    """How long a form is as JSON; of a short one, how long it may be."""
+    if len(form) < 1 << 12:
+        return 12 * len(form)
+    driver.Json.load()  # without it this takes long
+    return len(driver.encode(form))
 
 
 def encode(mime, form):
@@ -180,6 +196,23 @@ def watch(display, adopt):
 # -- IPython.display ----------------------------------------------------------
 
 
+class Handle:
+    """What is displayed with an id, to be displayed again: what was shown stays,
+    for the host has it already."""
+
+    def __init__(self, display, display_id=None):
+        self.show = display
+        self.display_id = binascii.hexlify(os.urandom(16)).decode() if display_id in (None, True) else display_id
+
+    def display(self, value, **options):
+        self.show(value, **options)
+
+    update = display
+
+    def __repr__(self):
+        return "<DisplayHandle display_id=%s>" % self.display_id
+
+
 class Form:
     """An object that is shown as it says: HTML("<b>bold</b>")."""
 
@@ -245,6 +278,8 @@ def stand_in(shell):
         setattr(show, name, form(name, mime))
     show.Image, show.Math, show.DisplayObject = Image, Math, Form
     show.display = shell.display
+    show.update_display = lambda value, **options: shell.display(value, raw=options.get("raw", False))
+    show.DisplayHandle = lambda display_id=None: Handle(shell.display, display_id)
     show.clear_output = lambda wait=False: None
     package = type(sys)("IPython")
     package.__path__ = []

@@ -11,6 +11,7 @@ import (
 	"net"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ import (
 //	return JSON      a program's value
 //	raise NAME TEXT  fails
 //	die              ends the interpreter without a word
+//	show LENGTH      displays a text
 //	deaf SECONDS     sleeps and does not hear SIGINT
 type process struct {
 	in    *instance
@@ -274,6 +276,12 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 		v, err := json.Marshal(p.vars[args[0]])
 		if err == nil {
 			p.say(interpreter.Message{Type: "result", Data: map[string]json.RawMessage{"text/plain": v}})
+		}
+	case "show":
+		n, err := strconv.Atoi(args[0])
+		if err == nil {
+			v := json.RawMessage(strconv.Quote(strings.Repeat("x", n)))
+			p.say(interpreter.Message{Type: "display", Data: map[string]json.RawMessage{"text/plain": v}})
 		}
 	case "return":
 		end.Returned = json.RawMessage(strings.Join(args, " "))
