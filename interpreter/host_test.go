@@ -1,6 +1,7 @@
 package interpreter_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"io"
@@ -27,7 +28,8 @@ type driver struct {
 	dir         string // its working directory, and HOME
 	stdin       io.WriteCloser
 	socket      *os.File
-	messages    *json.Decoder
+	messages    *bufio.Reader
+	places      []string // of displays
 	out, errout *pipe
 }
 
@@ -54,7 +56,7 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, cmd: exec.Command(argv[0], argv[1:]...), dir: t.TempDir(), socket: os.NewFile(uintptr(pair[0]), "socket")}
-	d.messages = json.NewDecoder(d.socket)
+	d.messages = bufio.NewReader(d.socket)
 	theirs := os.NewFile(uintptr(pair[1]), "socket of the driver")
 	defer theirs.Close()
 	d.cmd.ExtraFiles = []*os.File{theirs}
@@ -109,11 +111,19 @@ func (d *driver) read() (m interpreter.Message, err error) {
 	if err := d.socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return m, err
 	}
-	err = d.messages.Decode(&m)
-	if errors.Is(err, syscall.ECONNRESET) {
-		err = io.EOF
+	for {
+		line, err := d.messages.ReadBytes('\n')
+		if errors.Is(err, syscall.ECONNRESET) {
+			err = io.EOF
+		}
+		if err != nil {
+			return m, err
+		}
+		if line[0] != '=' {
+			return m, json.Unmarshal(line, &m)
+		}
+		d.places = append(d.places, string(line)) // of the next one
 	}
-	return m, err
 }
 
 // ready waits for the driver to be ready.

@@ -2,6 +2,7 @@ package interpreter_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -122,6 +123,17 @@ func TestPythonImages(t *testing.T) {
 		said, _, _ := d.cell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
 		if len(said) != 4 || data(said[1], "image/png") == "" || data(said[2], "image/png") == "" {
 			t.Errorf("%+v", said)
+		}
+	})
+}
+
+// A display says after how much unread output it stands, and nothing else does.
+func TestPythonDisplayStands(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell("print('one')\ndisplay('two')\nprint('three', end='')\n5")
+		if len(d.places) != 1 || !regexp.MustCompile(`^=\d+,0\n$`).MatchString(d.places[0]) {
+			t.Errorf("one display stands at %q", d.places)
 		}
 	})
 }

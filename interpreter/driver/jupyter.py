@@ -1,6 +1,7 @@
 # The driver for any language that has a Jupyter kernel: it takes orders on
 # descriptor 3, as python.py does, and has the kernel named by its argument
 # carry them out. With --list it prints which kernels there are.
+import fcntl
 import json
 import os
 import queue
@@ -8,6 +9,7 @@ import re
 import signal
 import sys
 import tempfile
+import termios
 
 CHANNEL = 3
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -62,9 +64,16 @@ class Host:
             yield json.loads(line)
 
     def say(self, kind, **message):
-        data = memoryview((json.dumps(dict(message, type=kind)) + "\n").encode())
+        place = standing() if kind == "display" else ""
+        data = memoryview((place + json.dumps(dict(message, type=kind)) + "\n").encode())
         while data:
             data = data[os.write(CHANNEL, data):]
+
+
+def standing():
+    """The line that tells of a message after how much unread output it stands."""
+    unread = [fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) for fd in (1, 2)]
+    return "=%d,%d\n" % tuple(int.from_bytes(n, sys.byteorder) for n in unread)
 
 
 class Kernel:

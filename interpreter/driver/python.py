@@ -136,7 +136,8 @@ class Channel:
         """Tell the host, or exit with the code lost when there is none."""
         if self.fd < 0:
             return
-        text, self.held = self.held + encode(message) + "\n", ""
+        place = standing() if message["type"] == "display" else ""
+        text, self.held = self.held + place + encode(message) + "\n", ""
         data = memoryview(text.encode("ascii"))
         quiet = Quiet() if not deaf and self.ident() == self.main else None
         try:
@@ -161,6 +162,18 @@ class Channel:
         if '"arguments"' in text or '"state"' in text:
             Json.load()
         return (Json.loads or decode)(text)
+
+
+def standing():
+    """The line that tells of a message where in the outputs it stands: after how
+    much of what nobody has read yet. What is written next is not before it."""
+    try:
+        import fcntl
+
+        unread = [fcntl.ioctl(fd, 0x541B, bytes(4)) for fd in (1, 2)]  # FIONREAD
+        return "=%d,%d\n" % tuple([int.from_bytes(n, sys.byteorder) for n in unread])
+    except Exception:
+        return ""  # an output that the program has closed, or a Python without fcntl
 
 
 # -- Interrupts ---------------------------------------------------------------
