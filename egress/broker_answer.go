@@ -29,6 +29,8 @@ func (x *exchange) answer(res *http.Response) error {
 	x.scrubHeader(res.Trailer) // the names; there are no values yet
 	if x.in.Method == http.MethodHead || res.StatusCode == http.StatusNoContent ||
 		res.StatusCode == http.StatusNotModified || res.ContentLength == 0 {
+		// HTTP/2 has trailers behind a body of which nothing comes, too.
+		res.Body = &scrubbedBody{res.Body, res.Body, func() { x.scrubHeader(res.Trailer) }}
 		return nil
 	}
 	plain, err := decoded(res.Header, res.Body)

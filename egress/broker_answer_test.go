@@ -134,6 +134,18 @@ func reflecting(w http.ResponseWriter, r *http.Request) {
 		whole("body")
 		w.Header().Set("X-Sum", key)
 		w.Header().Set(http.TrailerPrefix+"X-More", key)
+	case "/empty", "/nothing", "/unchanged": // a trailer, and no body before it
+		w.Header().Set("Trailer", "X-Sum")
+		switch r.URL.Path {
+		case "/empty":
+			w.Header().Set("Content-Length", "0")
+		case "/nothing":
+			w.WriteHeader(http.StatusNoContent)
+		case "/unchanged":
+			w.WriteHeader(http.StatusNotModified)
+		}
+		w.(http.Flusher).Flush()
+		w.Header().Set("X-Sum", key)
 	case "/half":
 		w.Header().Set("Content-Length", "1000")
 		whole("<<" + key[:len(key)/2])
@@ -206,6 +218,7 @@ func TestBrokerScrubs(t *testing.T) {
 			"/base64": base64.StdEncoding.EncodeToString([]byte(placeholder)), "/within": "", "/hex": hex.EncodeToString([]byte(placeholder)),
 			"/escaped": placeholder + placeholder, "/allescaped": "", "/utf16": "", "/folded": "", "/gzip": placeholder, "/zlib": placeholder, "/flate": placeholder,
 			"/trailer": "body", "/br": "compressed in a way", "/twice": "compressed in a way", "/asked": "identity||",
+			"/empty": "", "/nothing": "", "/unchanged": "",
 		} {
 			for _, carried := range []bool{true, false} {
 				l := newLab(t, true, http.HandlerFunc(reflecting))
@@ -235,6 +248,9 @@ func TestBrokerScrubs(t *testing.T) {
 				}
 				if path == "/trailer" && (res.Trailer.Get("X-Sum") != placeholder || res.Trailer.Get("X-More") != placeholder) {
 					t.Errorf("trailer %v", res.Trailer)
+				}
+				if h2 && slices.Contains([]string{"/empty", "/nothing", "/unchanged"}, path) && res.Trailer.Get("X-Sum") != placeholder {
+					t.Errorf("%s: trailer %v", path, res.Trailer)
 				}
 				if path == "/length" && res.Header.Get("Content-Md5") != "" {
 					t.Error("the sum of what came is told")
