@@ -245,6 +245,20 @@ func TestBrokerExclusive(t *testing.T) {
 		{"?", "a=b&KEY=mine", true},
 		{"?", "access%5Ftoken=mine", true},
 		{"?", "a=1;token=mine", true},
+		{"Authorization", placeholder, false},
+		{"Authorization", "Token token=\"" + placeholder + "\"", false},
+		{"Authorization", basically("a user:" + placeholder), false},
+		{"X-Api-Key", "Bearer " + placeholder, false},
+		{"Cookie", "s=" + placeholder + "; t=x" + placeholder, false},
+		{"Authorization", "Bearer mine " + placeholder, true},
+		{"Authorization", "Bearer mine," + placeholder, true},
+		{"Authorization", placeholder + " mine", true},
+		{"Authorization", "Digest username=\"mine\", x=" + placeholder, true},
+		{"Authorization", basically("mine:mine") + " " + placeholder, true},
+		{"Authorization", basically("mine:mine\x00" + placeholder), true},
+		{"Cookie", "s=mine " + placeholder, true},
+		{"Cookie", "s=mine, t=" + placeholder, true},
+		{"?", "key=mine%00" + placeholder, true},
 	} {
 		for _, exclusive := range []bool{true, false} {
 			k := &keep{}
