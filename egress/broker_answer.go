@@ -68,14 +68,18 @@ func (b *scrubbedBody) Close() error {
 }
 
 // scrubHeader takes values out of a header. Names of fields lose their case on
-// the way, so those in which a value is, whatever its case, are dropped.
+// the way, so those in which a value is, whatever its case, are dropped. So is
+// what it takes too much to search.
 func (x *exchange) scrubHeader(h http.Header) {
+	var names, rest effort
 	for name, values := range h {
-		if x.scrub.names.in(strings.ToLower(name)) {
-			delete(h, name)
-		}
+		seen := false
+		x.scrub.names.within(&names, strings.ToLower(name), func(string) { seen = true })
 		for i, v := range values {
-			values[i] = x.scrub.values.text(v, nil)
+			values[i] = x.scrub.values.within(&rest, v, nil)
+		}
+		if seen || names.over() || rest.over() {
+			delete(h, name)
 		}
 	}
 }

@@ -2,10 +2,16 @@ package egress
 
 import (
 	"bytes"
+	"encoding/base64"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"github.com/brig-run/brig"
 )
 
 // plainly replaces as swaps does, without regard to streams: the oracle.
@@ -116,6 +122,42 @@ func TestSwapBrokenStream(t *testing.T) {
 	got, err := io.ReadAll(s.reader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
 	if err != io.ErrUnexpectedEOF || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A value that repeats itself, and an answer that nearly is it, do not keep the
+// server busy: what takes too much to search is not given out.
+func TestSwapEffort(t *testing.T) {
+	for name, v := range map[string]string{
+		"a letter": strings.Repeat("a", brig.MaxSecret), "later": "wxyz" + strings.Repeat("0", brig.MaxSecret-4),
+	} {
+		list := newScrubber([]grant{{Secret: key(), value: []byte(v)}}, nil).values
+		nearly := v[:len(v)-1] + "!"
+		for how, text := range map[string]string{
+			"as it is": nearly, "escaped": strings.Repeat("%61", 1<<16), "base64": strings.Repeat("MDAw", 1<<15),
+		} {
+			begun := time.Now()
+			got, err := io.ReadAll(list.reader(strings.NewReader(text), nil))
+			is := name == "a letter" && how == "escaped" // and is found
+			if err != nil && err != errEffort || err == nil && string(got) != text && !is {
+				t.Errorf("%s, %s: %d bytes of %d, %v", name, how, len(got), len(text), err)
+			}
+			h := http.Header{"X": {text}}
+			(&exchange{scrub: &scrubber{values: list, names: list}}).scrubHeader(h)
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("%s, %s: it took %s", name, how, took)
+			}
+		}
+	}
+	// The control: the value itself is found, however long it is and whatever it is.
+	for _, v := range []string{strings.Repeat("a", brig.MaxSecret), strings.Repeat("é", brig.MaxSecret/2)} {
+		list := newScrubber([]grant{{Secret: key(), value: []byte(v)}}, nil).values
+		for _, text := range []string{v, url.QueryEscape(v), base64.StdEncoding.EncodeToString([]byte(v))} {
+			got, err := io.ReadAll(list.reader(strings.NewReader("<<"+text+">>"), nil))
+			if err != nil || strings.Contains(string(got), text[:100]) || !strings.HasSuffix(string(got), ">>") {
+				t.Errorf("%.20s: %d bytes, %.100q, %v", text, len(got), got, err)
+			}
+		}
 	}
 }
 
