@@ -285,6 +285,22 @@ func TestTightened(t *testing.T) {
 	}
 }
 
+// Rules change while a connection is being made: the race detector sees it.
+func TestTightenedWhileDialling(t *testing.T) {
+	l := newWorld(t, allow("a.test"))
+	f := l.open("a.test", netip.Addr{}, 443)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			f.setAddr(netip.MustParseAddr("203.0.113.5"))
+		}
+	}()
+	l.Update(brig.Egress{})
+	<-done
+	l.finish(f)
+}
+
 func TestNames(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	a, ok := l.address("api.test")
