@@ -298,6 +298,30 @@ func TestBrokerScrubsBasicPair(t *testing.T) {
 	}
 }
 
+// Base64 has two signs that URLs and some writers of JSON escape.
+func TestBrokerScrubsEscapedBase64(t *testing.T) {
+	for _, v := range []string{"my?pass>word~x?y>z?1234?a", "??????????", ">>>>>>>>>>>>"} {
+		s := newScrubber([]grant{{Secret: key(), value: []byte(v)}}, nil).values
+		for _, before := range []string{"", "u", "us", "user:"} {
+			coded := base64.StdEncoding.EncodeToString([]byte(before + v))
+			lines := strings.Join(chunk(coded, 8), "\n")
+			for how, text := range map[string]string{
+				"as it is": coded, "JSON": strings.ReplaceAll(coded, "/", `\/`), "a URL": url.QueryEscape(coded),
+				"HTML": strings.NewReplacer("/", "&#x2F;", "+", "&#43;").Replace(coded), "lines": strings.ReplaceAll(lines, "/", `\/`),
+			} {
+				for _, width := range []int{1, 3, 100} {
+					got, err := io.ReadAll(s.reader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
+					// What is left is what holds bits of both, and the padding.
+					left := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
+					if err != nil || strings.Contains(left, text[len(text)/3:len(text)/2]) {
+						t.Errorf("%s %q, %s: %s, %v", v, before, how, got, err)
+					}
+				}
+			}
+		}
+	}
+}
+
 // A stream that ends where a value begins does not give its beginning away.
 func TestBrokerScrubsHalf(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(reflecting))

@@ -136,7 +136,8 @@ func entity(b []byte, r rune) (n int, open bool) {
 // for the next.
 const minFold = 4
 
-// folded reads a text that is broken into lines.
+// folded reads a text in base64 that is broken into lines, and of which what is
+// no letter or digit may be escaped.
 func folded(b, text []byte, looked *int) (int, bool) {
 	return skipping(b, text, "\r\n", minFold, looked)
 }
@@ -155,13 +156,16 @@ func skipping(b, text []byte, skip string, after int, looked *int) (n int, open 
 		for k := 0; i >= after && k < maxSkip && n < len(b) && b[n] != c && strings.IndexByte(skip, b[n]) >= 0; k++ {
 			n++
 		}
+		k, more := 1, n == len(b)
 		switch {
-		case n == len(b):
-			return 0, true
+		case more || b[n] != c && c != '/' && c != '+':
+			return 0, more
 		case b[n] != c:
-			return 0, false
+			if k, more = character(b[n:], rune(c), text[i:i+1]); k == 0 {
+				return 0, more
+			}
 		}
-		n++
+		n += k
 	}
 	return n, false
 }
