@@ -128,6 +128,27 @@ func TestBrokerBodyInPieces(t *testing.T) {
 	}
 }
 
+// A request is on record when it has been sent, however long its answer goes on.
+func TestBrokerReportsBeforeAnswerEnds(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	l.keys = []Secret{key(brig.SecretBody)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := l.request("POST", "/", io.MultiReader(strings.NewReader(placeholder))).WithContext(ctx)
+	res, err := l.client(false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if e := l.last(Request); !e.Allowed || !slices.Equal(e.Secrets, []string{"stripe"}) {
+		t.Errorf("reported %+v", e)
+	}
+}
+
 func TestBrokerBodyKinds(t *testing.T) {
 	for _, c := range []struct{ kind, coding, want string }{
 		{"", "", value},
