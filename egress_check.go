@@ -2,7 +2,6 @@ package brig
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -38,6 +37,8 @@ func (r *EgressRule) check(field string) error {
 			WithHint(`give "host" or "cidr"; no rules at all deny everything`)
 	case r.Host != "" && r.CIDR != "":
 		return InvalidField(field, "it names a host and a network").WithHint("make two rules of it")
+	case isNetwork(r.Host):
+		return InvalidField(field+".host", "%q is an address", Clip(r.Host, 100)).WithHint(`give it as "cidr"`)
 	case r.Host != "" && r.Host != "*":
 		if err := checkHost(field+".host", strings.TrimPrefix(r.Host, "*.")); err != nil {
 			return err
@@ -87,17 +88,20 @@ func (r *EgressRule) checkNetwork(field string) error {
 }
 
 // checkHost accepts canonical host names: lower case, of letters, digits and
-// "-" in labels, at least two of them, and never one that could be read as an
-// address.
+// "-" in labels, and never one that could be read as an address.
 func checkHost(field, host string) error {
 	hint := `write a name as DNS has it, for example "api.example.com", in lower case; names in other scripts as "xn--…"`
 	if !ValidHost(host) {
 		return InvalidField(field, "%q is not a host name", Clip(host, 100)).WithHint("%s", hint)
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return InvalidField(field, "%q is an address", host).WithHint(`give it as "cidr"`)
-	}
 	return nil
+}
+
+// isNetwork reports whether somebody wrote an address or a network, where names
+// are: in brackets, too.
+func isNetwork(s string) bool {
+	_, err := ParseNetwork(strings.Trim(s, "[]"))
+	return err == nil
 }
 
 // ValidHost reports whether s is a canonical host name.

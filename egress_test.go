@@ -179,6 +179,20 @@ func TestEgressAddresses(t *testing.T) {
 	}
 }
 
+// Who writes an address where names are is told where it belongs.
+func TestEgressAddressForName(t *testing.T) {
+	for _, host := range []string{"10.0.0.5", "10.0.0.0/8", "2001:db8::1", "[2001:db8::1]"} {
+		err := brig.AsError((&brig.Egress{Rules: []brig.EgressRule{{Host: host}}}).Check())
+		if err == nil || err.Field != "egress.rules[0].host" || !strings.Contains(err.Hint, `"cidr"`) {
+			t.Errorf("a rule for %s: %+v", host, err)
+		}
+		err = brig.AsError((&brig.Secret{Name: "a", Hosts: []string{host}}).Check([]byte("long enough")))
+		if err == nil || err.Field != "hosts[0]" || !strings.Contains(err.Hint, "by name") {
+			t.Errorf("a secret for %s: %+v", host, err)
+		}
+	}
+}
+
 func TestEgressCheck(t *testing.T) {
 	host := func(h string) brig.EgressRule { return brig.EgressRule{Host: h} }
 	network := func(n string) brig.EgressRule { return brig.EgressRule{CIDR: n} }

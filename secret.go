@@ -86,6 +86,10 @@ func (s *Secret) Check(value []byte) error {
 		return InvalidField("hosts", "%d hosts are too many", len(s.Hosts)).WithHint("give at most %d", maxSecretHosts)
 	}
 	for i, h := range s.Hosts {
+		if isNetwork(h) {
+			return InvalidField(fmt.Sprintf("hosts[%d]", i), "%q is an address", Clip(h, 100)).
+				WithHint("requests are looked at by name: give a name that resolves to it, and a rule that allows both")
+		}
 		if err := checkHost(fmt.Sprintf("hosts[%d]", i), strings.TrimPrefix(h, "*.")); err != nil {
 			return err
 		}

@@ -29,6 +29,8 @@ func (x *exchange) answer(res *http.Response) error {
 	x.scrubHeader(res.Trailer) // the names; there are no values yet
 	if x.in.Method == http.MethodHead || res.StatusCode == http.StatusNoContent ||
 		res.StatusCode == http.StatusNotModified || res.ContentLength == 0 {
+		// HTTP/2 has trailers behind a body of which nothing comes, too.
+		res.Body = &scrubbedBody{res.Body, res.Body, func() { x.scrubHeader(res.Trailer) }}
 		return nil
 	}
 	plain, err := decoded(res.Header, res.Body)
@@ -66,14 +68,18 @@ func (b *scrubbedBody) Close() error {
 }
 
 // scrubHeader takes values out of a header. Names of fields lose their case on
-// the way, so those in which a value is, whatever its case, are dropped.
+// the way, so those in which a value is, whatever its case, are dropped. So is
+// what it takes too much to search.
 func (x *exchange) scrubHeader(h http.Header) {
+	var names, rest effort
 	for name, values := range h {
-		if x.scrub.names.in(strings.ToLower(name)) {
-			delete(h, name)
-		}
+		seen := false
+		x.scrub.names.within(&names, strings.ToLower(name), func(string) { seen = true })
 		for i, v := range values {
-			values[i] = x.scrub.values.text(v, nil)
+			values[i] = x.scrub.values.within(&rest, v, nil)
+		}
+		if seen || names.over() || rest.over() {
+			delete(h, name)
 		}
 	}
 }

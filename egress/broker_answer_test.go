@@ -134,6 +134,18 @@ func reflecting(w http.ResponseWriter, r *http.Request) {
 		whole("body")
 		w.Header().Set("X-Sum", key)
 		w.Header().Set(http.TrailerPrefix+"X-More", key)
+	case "/empty", "/nothing", "/unchanged": // a trailer, and no body before it
+		w.Header().Set("Trailer", "X-Sum")
+		switch r.URL.Path {
+		case "/empty":
+			w.Header().Set("Content-Length", "0")
+		case "/nothing":
+			w.WriteHeader(http.StatusNoContent)
+		case "/unchanged":
+			w.WriteHeader(http.StatusNotModified)
+		}
+		w.(http.Flusher).Flush()
+		w.Header().Set("X-Sum", key)
 	case "/half":
 		w.Header().Set("Content-Length", "1000")
 		whole("<<" + key[:len(key)/2])
@@ -206,6 +218,7 @@ func TestBrokerScrubs(t *testing.T) {
 			"/base64": base64.StdEncoding.EncodeToString([]byte(placeholder)), "/within": "", "/hex": hex.EncodeToString([]byte(placeholder)),
 			"/escaped": placeholder + placeholder, "/allescaped": "", "/utf16": "", "/folded": "", "/gzip": placeholder, "/zlib": placeholder, "/flate": placeholder,
 			"/trailer": "body", "/br": "compressed in a way", "/twice": "compressed in a way", "/asked": "identity||",
+			"/empty": "", "/nothing": "", "/unchanged": "",
 		} {
 			for _, carried := range []bool{true, false} {
 				l := newLab(t, true, http.HandlerFunc(reflecting))
@@ -235,6 +248,9 @@ func TestBrokerScrubs(t *testing.T) {
 				}
 				if path == "/trailer" && (res.Trailer.Get("X-Sum") != placeholder || res.Trailer.Get("X-More") != placeholder) {
 					t.Errorf("trailer %v", res.Trailer)
+				}
+				if h2 && slices.Contains([]string{"/empty", "/nothing", "/unchanged"}, path) && res.Trailer.Get("X-Sum") != placeholder {
+					t.Errorf("%s: trailer %v", path, res.Trailer)
 				}
 				if path == "/length" && res.Header.Get("Content-Md5") != "" {
 					t.Error("the sum of what came is told")
@@ -278,6 +294,30 @@ func TestBrokerScrubsBasicPair(t *testing.T) {
 		r.Header.Set("Authorization", sent)
 		if _, body := l.do(l.client(false), r); body != sent {
 			t.Errorf("%s: the guest has %q", user, body)
+		}
+	}
+}
+
+// Base64 has two signs that URLs and some writers of JSON escape.
+func TestBrokerScrubsEscapedBase64(t *testing.T) {
+	for _, v := range []string{"my?pass>word~x?y>z?1234?a", "??????????", ">>>>>>>>>>>>"} {
+		s := newScrubber([]grant{{Secret: key(), value: []byte(v)}}, nil).values
+		for _, before := range []string{"", "u", "us", "user:"} {
+			coded := base64.StdEncoding.EncodeToString([]byte(before + v))
+			lines := strings.Join(chunk(coded, 8), "\n")
+			for how, text := range map[string]string{
+				"as it is": coded, "JSON": strings.ReplaceAll(coded, "/", `\/`), "a URL": url.QueryEscape(coded),
+				"HTML": strings.NewReplacer("/", "&#x2F;", "+", "&#43;").Replace(coded), "lines": strings.ReplaceAll(lines, "/", `\/`),
+			} {
+				for _, width := range []int{1, 3, 100} {
+					got, err := io.ReadAll(s.reader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
+					// What is left is what holds bits of both, and the padding.
+					left := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
+					if err != nil || strings.Contains(left, text[len(text)/3:len(text)/2]) {
+						t.Errorf("%s %q, %s: %s, %v", v, before, how, got, err)
+					}
+				}
+			}
 		}
 	}
 }

@@ -17,21 +17,25 @@ func foreign(r *http.Request, bound []Secret) (why string) {
 	ours := func(text string) bool {
 		return slices.ContainsFunc(bound, func(s Secret) bool { return strings.Contains(text, s.Placeholder) })
 	}
+	// A placeholder beside them makes nobody else's credentials ours: servers
+	// take one word of several.
+	alone := func(text string) bool {
+		words := strings.FieldsFunc(text, isApart)
+		return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return !ours(w) })
+	}
 	for name, values := range r.Header {
 		if !isCredential(name) {
 			continue
 		}
 		for _, v := range values {
-			texts := []string{v}
-			if name == "Cookie" { // each is one
-				texts = strings.Split(v, ";")
-			} else if _, pair, ok := basic(name, v); ok {
-				texts = []string{pair}
+			good := strings.TrimSpace(v) == "" || alone(v)
+			if _, pair, ok := basic(name, v); ok {
+				good = ours(pair) && !hasControl(pair)
+			} else if scheme, rest, ok := strings.Cut(strings.TrimSpace(v), " "); ok && name != "Cookie" && isToken(scheme) {
+				good = alone(rest)
 			}
-			for _, t := range texts {
-				if strings.TrimSpace(t) != "" && !ours(t) {
-					return "it has credentials of its own in " + name
-				}
+			if !good {
+				return "it has credentials of its own in " + name
 			}
 		}
 	}
@@ -43,12 +47,16 @@ func foreign(r *http.Request, bound []Secret) (why string) {
 		if v, err := url.QueryUnescape(value); err == nil {
 			value = v
 		}
-		if value != "" && isCredentialKey(key) && !ours(value) {
+		if value != "" && isCredentialKey(key) && !alone(value) {
 			return "it has credentials of its own in its query"
 		}
 	}
 	return ""
 }
+
+// isApart reports whether a character is between what is one credential and
+// another.
+func isApart(r rune) bool { return r <= ' ' || r == 0x7f || r == ',' || r == ';' }
 
 // isCredential reports whether a field of a header says who one is.
 func isCredential(name string) bool {

@@ -58,7 +58,7 @@ func forms(g grant) []swap {
 	}
 	for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		whole := []byte(coding.EncodeToString(g.value))
-		list = append(list, swap{old: whole, new: []byte(coding.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: folded})
+		list = append(list, swap{old: whole, new: []byte(coding.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: folded, marks: marks(whole)})
 		for _, core := range cores(coding, g.value) {
 			list = append(list, masked(g, core, folded), masked(g, core[minFold:], folded))
 		}
@@ -76,7 +76,15 @@ func forms(g grant) []swap {
 // masked takes a part of a form out: of what is within a longer text, and what
 // follows a line break that has hidden the beginning.
 func masked(g grant, text []byte, read reading) swap {
-	return swap{old: text, new: bytes.Repeat([]byte("x"), len(text)), name: g.Name, read: read}
+	return swap{old: text, new: bytes.Repeat([]byte("x"), len(text)), name: g.Name, read: read, marks: marks(text)}
+}
+
+// marks are those with which a text in base64 or hex can begin.
+func marks(text []byte) string {
+	if text[0] == '/' || text[0] == '+' {
+		return escapes
+	}
+	return ""
 }
 
 // wide writes a text in UTF-16.

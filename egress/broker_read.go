@@ -11,15 +11,17 @@ import (
 
 // reading says how much of b is a text, in one of the ways in which that may be
 // written: 0 if it is something else, and then open if only more of b can tell.
-type reading func(b, text []byte) (n int, open bool)
+// What it looks at it counts.
+type reading func(b, text []byte, looked *int) (n int, open bool)
 
 // escapes begin what stands for another character.
 const escapes = `%\&=`
 
 // escaped reads a text of which every character may be written as itself or
 // escaped, as URLs, JSON, HTML, mail and most languages do it.
-func escaped(b, text []byte) (n int, open bool) {
+func escaped(b, text []byte, looked *int) (n int, open bool) {
 	for len(text) > 0 {
+		*looked++
 		r, size := utf8.DecodeRune(text)
 		k, more := character(b[n:], r, text[:size])
 		if k == 0 {
@@ -134,27 +136,36 @@ func entity(b []byte, r rune) (n int, open bool) {
 // for the next.
 const minFold = 4
 
-// folded reads a text that is broken into lines.
-func folded(b, text []byte) (int, bool) { return skipping(b, text, "\r\n", minFold) }
+// folded reads a text in base64 that is broken into lines, and of which what is
+// no letter or digit may be escaped.
+func folded(b, text []byte, looked *int) (int, bool) {
+	return skipping(b, text, "\r\n", minFold, looked)
+}
 
 // spaced reads digits that are in groups.
-func spaced(b, text []byte) (int, bool) { return skipping(b, text, "\r\n :-", 2) }
+func spaced(b, text []byte, looked *int) (int, bool) {
+	return skipping(b, text, "\r\n :-", 2, looked)
+}
 
 // maxSkip is how much there may be between two characters.
 const maxSkip = 3
 
-func skipping(b, text []byte, skip string, after int) (n int, open bool) {
+func skipping(b, text []byte, skip string, after int, looked *int) (n int, open bool) {
 	for i, c := range text {
+		*looked++
 		for k := 0; i >= after && k < maxSkip && n < len(b) && b[n] != c && strings.IndexByte(skip, b[n]) >= 0; k++ {
 			n++
 		}
+		k, more := 1, n == len(b)
 		switch {
-		case n == len(b):
-			return 0, true
+		case more || b[n] != c && c != '/' && c != '+':
+			return 0, more
 		case b[n] != c:
-			return 0, false
+			if k, more = character(b[n:], rune(c), text[i:i+1]); k == 0 {
+				return 0, more
+			}
 		}
-		n++
+		n += k
 	}
 	return n, false
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -22,22 +23,43 @@ func (w *swap) firsts() []byte {
 
 // begin reports how much of b is what the swap looks for. open says that only
 // more of the text can tell.
-func (w *swap) begin(b []byte) (n int, open bool) {
-	switch {
-	case w.read != nil:
-		return w.read(b, w.old)
-	case bytes.HasPrefix(b, w.old):
-		return len(w.old), false
+func (w *swap) begin(b []byte, e *effort) (n int, open bool) {
+	if w.read != nil {
+		return w.read(b, w.old, &e.looked)
 	}
-	return 0, len(b) < len(w.old) && bytes.HasPrefix(w.old, b)
+	for n < len(b) && n < len(w.old) && b[n] == w.old[n] {
+		n++
+	}
+	e.looked += n + 1
+	if n == len(w.old) {
+		return n, false
+	}
+	return 0, n == len(b)
 }
+
+// effort is what the search of a text may take. Values are their owners' to
+// choose, and answers their hosts': with a value that is all one letter, and an
+// answer of it, each letter would be compared with all of the value.
+type effort struct{ looked, most int }
+
+// What may be looked at of a text: ordinary ones take a few for each byte, and a
+// few for each value that begins with it.
+const (
+	effortAtAll   = 8 << 20
+	effortPerByte = 64
+)
+
+func (e *effort) over() bool { return e.looked > effortAtAll+e.most }
+
+var errEffort = errors.New("it takes too much to search it for secrets")
 
 // swaps replaces texts in what passes by. Where several could be replaced, the
 // first is, and of those that begin at one place the longest; so the outcome
 // does not depend on the pieces in which the text arrives.
 type swaps struct {
-	by    [256][]swap // by the first byte, the longest first
-	count int
+	by      [256][]swap // by the first byte, the longest first
+	count   int
+	perByte int // of effort
 }
 
 func newSwaps(list []swap) *swaps {
@@ -56,6 +78,7 @@ func newSwaps(list []swap) *swaps {
 		s.count++
 	}
 	for i := range s.by {
+		s.perByte = max(s.perByte, effortPerByte+4*len(s.by[i]))
 		slices.SortStableFunc(s.by[i], func(x, y swap) int { return len(y.old) - len(x.old) })
 	}
 	return s
@@ -66,12 +89,13 @@ var nothing [maxEntity]byte
 
 // at returns what is to be replaced at the start of b, which is not empty, and
 // how much of b it is. open says that only more of the text can tell.
-func (s *swaps) at(b []byte, last bool) (w *swap, n int, open bool) {
+func (s *swaps) at(b []byte, last bool, e *effort) (w *swap, n int, open bool) {
 	list := s.by[b[0]]
 	for i := range list {
-		n, open := list[i].begin(b)
+		n, open := list[i].begin(b, e)
 		if open && last {
-			if n, _ = list[i].begin(append(slices.Clip(b), nothing[:]...)); n > len(b) {
+			e.looked += len(b) // which is copied
+			if n, _ = list[i].begin(append(slices.Clip(b), nothing[:]...), e); n > len(b) {
 				n = 0
 			}
 		}
@@ -87,16 +111,18 @@ func (s *swaps) at(b []byte, last bool) (w *swap, n int, open bool) {
 
 // scan appends b to dst with everything replaced. It returns as rest the end
 // of b of which only what follows can tell what it is; there is none when b is
-// the last of the text.
-func (s *swaps) scan(dst, b []byte, last bool, found func(name string)) (out, rest []byte) {
+// the last of the text. It goes no further when the effort is over.
+func (s *swaps) scan(dst, b []byte, last bool, e *effort, found func(name string)) (out, rest []byte) {
 	from := 0 // what is before it is in dst
 	for i := 0; i < len(b); {
 		if s.by[b[i]] == nil {
 			i++
 			continue
 		}
-		w, n, open := s.at(b[i:], last)
+		w, n, open := s.at(b[i:], last, e)
 		switch {
+		case e.over():
+			return append(dst, b[from:i]...), nil
 		case open:
 			return append(dst, b[from:i]...), b[i:]
 		case w == nil:
@@ -113,9 +139,19 @@ func (s *swaps) scan(dst, b []byte, last bool, found func(name string)) (out, re
 	return append(dst, b[from:]...), nil
 }
 
-// text returns t with everything replaced.
+// text returns t with everything replaced, and nothing of it if that takes too
+// much.
 func (s *swaps) text(t string, found func(name string)) string {
-	out, _ := s.scan(nil, []byte(t), true, found)
+	return s.within(&effort{}, t, found)
+}
+
+// within is text for who searches several.
+func (s *swaps) within(e *effort, t string, found func(name string)) string {
+	e.most += len(t) * s.perByte
+	out, _ := s.scan(nil, []byte(t), true, e, found)
+	if e.over() {
+		return ""
+	}
 	return string(out)
 }
 
@@ -137,6 +173,7 @@ type swapReader struct {
 	out   []byte // to be given out
 	buf   []byte // what out is part of
 	err   error
+	spent effort
 }
 
 func (s *swaps) reader(src io.Reader, found func(name string)) *swapReader {
@@ -169,7 +206,12 @@ func (r *swapReader) fill(want int) {
 		return // what is held may be the beginning of a value; it ends here
 	}
 	var rest []byte
-	r.buf, rest = r.scan(r.buf[:0], r.held, err != nil, r.found)
+	r.spent.most += n * r.perByte
+	r.buf, rest = r.scan(r.buf[:0], r.held, err != nil, &r.spent, r.found)
+	if r.spent.over() {
+		r.err = errEffort
+		return
+	}
 	r.out = r.buf
 	r.held = r.held[:copy(r.held, rest)]
 }

@@ -2,10 +2,16 @@ package egress
 
 import (
 	"bytes"
+	"encoding/base64"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"github.com/brig-run/brig"
 )
 
 // plainly replaces as swaps does, without regard to streams: the oracle.
@@ -116,6 +122,37 @@ func TestSwapBrokenStream(t *testing.T) {
 	got, err := io.ReadAll(s.reader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
 	if err != io.ErrUnexpectedEOF || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A value that repeats itself, and an answer that nearly is it, do not keep the
+// server busy: what takes too much to search is not given out.
+func TestSwapEffort(t *testing.T) {
+	letter, later := strings.Repeat("a", brig.MaxSecret), "xyz"+strings.Repeat("0", brig.MaxSecret-3)
+	for _, c := range []struct{ what, value, text string }{
+		{"a letter", letter, letter[1:] + "!"},
+		{"later in it", later, strings.Repeat("MDAw", 20_000)},
+	} {
+		begun := time.Now()
+		list := newScrubber([]grant{{Secret: key(), value: []byte(c.value)}}, nil).values
+		if got, err := io.ReadAll(list.reader(strings.NewReader(c.text), nil)); err != errEffort {
+			t.Errorf("%s: %d bytes, %v", c.what, len(got), err)
+		}
+		h := http.Header{"X": {c.text}}
+		(&exchange{scrub: &scrubber{values: list, names: newSwaps(nil)}}).scrubHeader(h)
+		if took := time.Since(begun); len(h) > 0 || took > time.Minute {
+			t.Errorf("%s: %d fields, after %s", c.what, len(h), took)
+		}
+	}
+	// The control: the value itself is found, however it repeats itself.
+	for _, v := range []string{letter[:1<<13], strings.Repeat("é", 1<<12)} {
+		list := newScrubber([]grant{{Secret: key(), value: []byte(v)}}, nil).values
+		for _, text := range []string{v, url.QueryEscape(v), base64.StdEncoding.EncodeToString([]byte(v))} {
+			got, err := io.ReadAll(list.reader(strings.NewReader("<<"+text+">>"), nil))
+			if err != nil || strings.Contains(string(got), text[:100]) || !strings.HasSuffix(string(got), ">>") {
+				t.Errorf("%.20s: %d bytes, %.100q, %v", text, len(got), got, err)
+			}
+		}
 	}
 }
 

@@ -128,6 +128,27 @@ func TestBrokerBodyInPieces(t *testing.T) {
 	}
 }
 
+// A request is on record when it has been sent, however long its answer goes on.
+func TestBrokerReportsBeforeAnswerEnds(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	l.keys = []Secret{key(brig.SecretBody)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := l.request("POST", "/", io.MultiReader(strings.NewReader(placeholder))).WithContext(ctx)
+	res, err := l.client(false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if e := l.last(Request); !e.Allowed || !slices.Equal(e.Secrets, []string{"stripe"}) {
+		t.Errorf("reported %+v", e)
+	}
+}
+
 func TestBrokerBodyKinds(t *testing.T) {
 	for _, c := range []struct{ kind, coding, want string }{
 		{"", "", value},
@@ -245,6 +266,20 @@ func TestBrokerExclusive(t *testing.T) {
 		{"?", "a=b&KEY=mine", true},
 		{"?", "access%5Ftoken=mine", true},
 		{"?", "a=1;token=mine", true},
+		{"Authorization", placeholder, false},
+		{"Authorization", "Token token=\"" + placeholder + "\"", false},
+		{"Authorization", basically("a user:" + placeholder), false},
+		{"X-Api-Key", "Bearer " + placeholder, false},
+		{"Cookie", "s=" + placeholder + "; t=x" + placeholder, false},
+		{"Authorization", "Bearer mine " + placeholder, true},
+		{"Authorization", "Bearer mine," + placeholder, true},
+		{"Authorization", placeholder + " mine", true},
+		{"Authorization", "Digest username=\"mine\", x=" + placeholder, true},
+		{"Authorization", basically("mine:mine") + " " + placeholder, true},
+		{"Authorization", basically("mine:mine\x00" + placeholder), true},
+		{"Cookie", "s=mine " + placeholder, true},
+		{"Cookie", "s=mine, t=" + placeholder, true},
+		{"?", "key=mine%00" + placeholder, true},
 	} {
 		for _, exclusive := range []bool{true, false} {
 			k := &keep{}

@@ -28,8 +28,8 @@ func (o *outgoing) Read(p []byte) (int, error) {
 
 // send readies the body for the way, and returns the trailer, which is filled
 // when the body has ended: of what the guest has announced, all that does not
-// say where messages end or who one is.
-func (x *exchange) send(out *http.Request) (trailer http.Header) {
+// say where messages end or who one is. It tells when nothing more is sent.
+func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 	for name := range x.in.Trailer {
 		if trailerField(name+":") == "" && !isCredential(name) && !strings.HasPrefix(name, "Proxy-") && !isHop(name) {
 			if trailer == nil {
@@ -47,8 +47,12 @@ func (x *exchange) send(out *http.Request) (trailer http.Header) {
 			for name := range trailer {
 				trailer[name] = x.in.Trailer[name]
 			}
+			sent()
 		},
-		failed: func() { x.broken.Store(true) },
+		failed: func() {
+			x.broken.Store(true)
+			sent()
+		},
 	}
 	return trailer
 }

@@ -66,12 +66,16 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	if no := x.broker(out); no != nil {
 		return no
 	}
+	sent := func() {}
 	if x.searched(out) {
-		defer func() { x.report(x.exposed()) }() // only then it is known what was put in
+		// Only when the body has ended it is known what was put in. The answer may
+		// take as long as it likes.
+		sent = sync.OnceFunc(func() { x.report(x.exposed()) })
+		defer sent()
 	} else {
 		x.report("")
 	}
-	trailer := x.send(out)
+	trailer := x.send(out, sent)
 
 	// What comes first goes first, in both directions. HTTP/2 knows no other
 	// way, and says that it does not support it.

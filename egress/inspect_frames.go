@@ -26,6 +26,7 @@ type frames struct {
 	out     []byte // to be given out
 	in, buf []byte
 	err     error
+	spent   effort
 }
 
 // Read implements io.Reader.
@@ -116,6 +117,10 @@ func (f *frames) search(b []byte) {
 	}
 	var rest []byte
 	f.message = append(f.message, b...)
-	f.buf, rest = f.s.scan(f.buf[:0], f.message, f.last && f.left == 0, func(string) { f.err = io.ErrUnexpectedEOF })
+	f.spent.most += len(b) * f.s.perByte
+	f.buf, rest = f.s.scan(f.buf[:0], f.message, f.last && f.left == 0, &f.spent, func(string) { f.err = io.ErrUnexpectedEOF })
+	if f.spent.over() {
+		f.err = errEffort
+	}
 	f.message = f.message[:copy(f.message, rest)]
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -22,8 +23,8 @@ func readings(escaped string) (paths []string, why string) {
 	}
 	paths = []string{decoded, undivided(escaped)}
 	for again, depth := decoded, 0; ; depth++ {
-		next, err := url.PathUnescape(again)
-		if err != nil || next == again {
+		next := unescaped(again)
+		if next == again {
 			break
 		}
 		if depth == 2 {
@@ -43,6 +44,23 @@ func readings(escaped string) (paths []string, why string) {
 	}
 	slices.Sort(paths[1:])
 	return slices.Compact(paths), ""
+}
+
+// unescaped decodes what is escaped, as most servers do that decode once more:
+// what is no escape stands for itself, and keeps nothing else from being one.
+func unescaped(p string) string {
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		if p[i] == '%' && i+2 < len(p) {
+			if c, err := strconv.ParseUint(p[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(p[i])
+	}
+	return b.String()
 }
 
 // unclean says what makes a path one that is not judged.

@@ -87,23 +87,37 @@ func requests(r *http.Request) ([]brig.Request, *refusal) {
 	if why != "" {
 		return nil, &refusal{http.StatusBadRequest, why}
 	}
-	// To some servers the header says which path was "really" asked for.
-	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url"} {
-		for _, v := range r.Header[name] {
-			p, _, _ := strings.Cut(v, "?")
-			more, why := readings(p)
-			if why != "" {
-				return nil, &refusal{http.StatusBadRequest, why}
+	// To some servers the header says which path was "really" asked for, and which
+	// method; a method in the query, or in lower case, is one to others.
+	methods := []string{r.Method, strings.ToUpper(r.Method)}
+	for name, values := range r.Header {
+		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") { // alike to those that make variables of them
+		case "x-original-url", "x-rewrite-url":
+			for _, v := range values {
+				p, _, _ := strings.Cut(v, "?")
+				more, why := readings(p)
+				if why != "" {
+					return nil, &refusal{http.StatusBadRequest, why}
+				}
+				paths = append(paths, more...)
 			}
-			paths = append(paths, more...)
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			for _, v := range values {
+				methods = append(methods, strings.ToUpper(textproto.TrimString(v)))
+			}
 		}
 	}
-	methods := []string{r.Method}
-	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		for _, v := range r.Header[name] {
-			methods = append(methods, strings.ToUpper(textproto.TrimString(v)))
+	for key, values := range r.URL.Query() {
+		if strings.EqualFold(key, "_method") || strings.EqualFold(key, "_httpmethod") {
+			for _, v := range values {
+				if m := strings.ToUpper(strings.TrimSpace(v)); m != "" {
+					methods = append(methods, m)
+				}
+			}
 		}
 	}
+	slices.Sort(methods[1:])
+	methods = slices.Compact(methods)
 	if len(methods) > 5 || len(paths) > 50 {
 		return nil, &refusal{http.StatusBadRequest, "it can be read in too many ways"}
 	}

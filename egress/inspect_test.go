@@ -97,6 +97,39 @@ func TestInspectDenies(t *testing.T) {
 	}
 }
 
+// A method that a rule denies is not made by spelling it in a way that some
+// servers take for it.
+func TestInspectMethodReadings(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		l := newLab(t, true, http.HandlerFunc(echo))
+		l.rules.Rules = []brig.EgressRule{{Host: labHost, Deny: true, Methods: []string{"DELETE"}}, {Host: labHost}}
+		client := l.client(h2)
+		for _, c := range []struct {
+			method, path, field string
+			status              int
+		}{
+			{"POST", "/?method=DELETE", "X-Method", 200},
+			{"post", "/", "", 200},
+			{"DELETE", "/", "", 403},
+			{"delete", "/", "", 400},
+			{"Delete", "/", "", 400},
+			{"POST", "/", "X-HTTP-Method-Override", 400},
+			{"POST", "/", "X_HTTP_Method_Override", 400},
+			{"POST", "/?a=b&_method=delete", "", 400},
+			{"POST", "/?_%4Dethod=delete", "", 400},
+			{"POST", "/?_HttpMethod=DELETE", "", 400},
+		} {
+			r := l.request(c.method, c.path, nil)
+			if c.field != "" {
+				r.Header[c.field] = []string{"DELETE"}
+			}
+			if res, body := l.do(client, r); res.StatusCode != c.status {
+				t.Errorf("%s %s %s: %s %s", c.method, c.path, c.field, res.Status, body)
+			}
+		}
+	}
+}
+
 func TestInspectHost(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))

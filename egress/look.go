@@ -39,8 +39,12 @@ func (s *Session) look(f *flow, event Event, answer func() (net.Conn, error)) {
 			c, addr, err := s.dial(ctx, host, port)
 			if err == nil {
 				f.setAddr(addr)
+				return c, nil
 			}
-			return c, err
+			// What was told so far is that the connection and the request may be made.
+			why, rule, at := whyNot(err)
+			s.report(Event{What: Connect, Host: host, Addr: addrText(at), Port: port, Rule: rule, Why: why})
+			return nil, err
 		},
 	}
 	i.serve(f.ctx, &replayed{metered{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)

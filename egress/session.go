@@ -141,7 +141,7 @@ func (s *Session) Update(rules brig.Egress) {
 	s.mu.Unlock()
 	for _, f := range out {
 		f.close()
-		s.report(Event{What: Connect, Host: f.host, Addr: addrText(f.addr), Port: f.port, Rule: -1, Why: "the rules have changed"})
+		s.report(Event{What: Connect, Host: f.host, Addr: addrText(f.getAddr()), Port: f.port, Rule: -1, Why: "the rules have changed"})
 	}
 }
 
@@ -151,6 +151,10 @@ func (s *Session) rules() *brig.Egress { return &s.policy.Load().Egress }
 func (s *Session) Usage() (sent, received int64) {
 	return s.usage.sent.Load(), s.usage.received.Load()
 }
+
+// Untold is how many events were too many to be told since the last that was.
+// It forgets them.
+func (s *Session) Untold() int64 { return s.lost.Swap(0) }
 
 // Done is closed when the session has ended, or its link has.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }

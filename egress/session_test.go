@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -283,6 +284,50 @@ func TestTightened(t *testing.T) {
 	if _, ok := l.address("b.test"); ok {
 		t.Error("no rules resolve a name")
 	}
+}
+
+// Where requests are looked at, too, it is on record that a name has led to an
+// address that nobody may have.
+func TestRebindingLookedAt(t *testing.T) {
+	rules := &brig.Egress{Rules: []brig.EgressRule{{Host: "rebind.test", Methods: []string{"GET"}}}}
+	l := newWorld(t, rules, func(o *Options) { o.Authority = &Authority{} })
+	l.name("rebind.test", "169.254.169.254")
+	c, err := l.connectName("rebind.test", 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: rebind.test\r\nConnection: close\r\n\r\n")
+	if got, err := io.ReadAll(c); !strings.HasPrefix(string(got), "HTTP/1.1 502 ") {
+		t.Errorf("answered %q, %v", got, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.ContainsFunc(l.events, func(e Event) bool {
+		return e.What == Connect && !e.Allowed && e.Host == "rebind.test" && e.Addr == "169.254.169.254" && e.Port == 80 && strings.Contains(e.Why, "private")
+	}) {
+		t.Errorf("told %+v", l.events)
+	}
+	if len(l.dialed) > 0 {
+		t.Errorf("dialled %q", l.dialed)
+	}
+}
+
+// Rules change while a connection is being made: the race detector sees it.
+func TestTightenedWhileDialling(t *testing.T) {
+	l := newWorld(t, allow("a.test"))
+	f := l.open("a.test", netip.Addr{}, 443)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			f.setAddr(netip.MustParseAddr("203.0.113.5"))
+		}
+	}()
+	l.Update(brig.Egress{})
+	<-done
+	l.finish(f)
 }
 
 func TestNames(t *testing.T) {

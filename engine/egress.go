@@ -142,6 +142,7 @@ func (e *Engine) watchWay(rec *brig.Record, in brig.Instance, w *way, session *e
 	}
 	e.countWay(rec.ID, w)
 	session.Close()
+	e.endNotes(rec, session.Untold())
 	w.mu.Lock()
 	lost := w.session == session && !w.closed
 	if lost {

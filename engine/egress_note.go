@@ -33,6 +33,7 @@ type denials struct {
 	room int       // how many may be told
 	at   time.Time // when room was last made
 	more int       // that were not told
+	over bool      // no more come: what is left is told, and then forgotten
 }
 
 // noteEgress tells the log what a sandbox asked of the network.
@@ -51,9 +52,27 @@ func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
 	}
 }
 
-// room reports whether one more refusal may be told, and counts it otherwise,
-// with those that were missed before.
-func (n *egressNotes) room(rec *brig.Record, now time.Time, ev egress.Event) bool {
+// endNotes tells the log what is left to tell of a way out that has ended, of
+// which lost events never came. Who calls it is work of the engine's: what is
+// pending when the engine ends is written, too.
+func (e *Engine) endNotes(rec *brig.Record, lost int64) {
+	n := &e.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if lost > 0 {
+		n.of(rec, e.Now()).more += int(lost)
+	}
+	if d := n.denials[rec.ID]; d != nil {
+		d.over = true
+	}
+	if !n.due && len(n.pending)+len(n.denials) > 0 {
+		n.due = true
+		e.work.Go(e.writeNotes)
+	}
+}
+
+// of returns what a sandbox was refused.
+func (n *egressNotes) of(rec *brig.Record, now time.Time) *denials {
 	d := n.denials[rec.ID]
 	if d == nil {
 		d = &denials{rec: rec, room: noteDenials, at: now}
@@ -62,6 +81,13 @@ func (n *egressNotes) room(rec *brig.Record, now time.Time, ev egress.Event) boo
 		}
 		n.denials[rec.ID] = d
 	}
+	return d
+}
+
+// room reports whether one more refusal may be told, and counts it otherwise,
+// with those that were missed before.
+func (n *egressNotes) room(rec *brig.Record, now time.Time, ev egress.Event) bool {
+	d := n.of(rec, now)
 	d.more += int(ev.Missed)
 	if ev.Allowed {
 		return true
@@ -88,13 +114,13 @@ func (e *Engine) writeNotes() {
 	events := n.pending
 	n.pending, n.due = nil, false
 	for id, d := range n.denials {
-		if d.more > 0 && d.room > 0 || d.more > 0 && e.ctx.Err() != nil {
+		if d.more > 0 && (d.room > 0 || d.over || e.ctx.Err() != nil) {
 			events = append(events, e.observed(d.rec, "egress.more", map[string]string{
 				brig.DetailVerdict: "denied", brig.DetailWhy: strconv.Itoa(d.more) + " more",
 			}))
 			d.more = 0
 		}
-		if d.more == 0 && d.room == noteDenials {
+		if d.more == 0 && (d.room == noteDenials || d.over) {
 			delete(n.denials, id)
 		}
 	}

@@ -1,0 +1,67 @@
+package engine_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// What a sandbox was refused is told or counted to the last packet, also when
+// nothing comes after it that the count could come with.
+func TestEgressNotesOfTheLast(t *testing.T) {
+	for _, end := range []string{"remove", "no rules", "close"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, nil)
+			ctx := as(t, brig.Admin)
+			s, err := h.Create(ctx, brig.Spec{Name: "box", Egress: toHost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const packets = 500
+			ping := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 198, 18, 0, 2, 203, 0, 113, 5, 8, 0, 0, 0, 0, 0, 0, 0}
+			link := h.provider.Link(s.ID)
+			for range packets {
+				if err := link.Send(ping); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(200 * time.Microsecond) // a link that is full loses some
+			}
+			time.Sleep(200 * time.Millisecond)
+			switch end {
+			case "remove":
+				err = h.Remove(ctx, "box")
+			case "no rules":
+				_, err = h.SetEgress(ctx, "box", brig.Egress{})
+			case "close":
+				h.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			told, counted := 0, 0
+			for by := time.Now().Add(5 * time.Second); told+counted < packets && time.Now().Before(by); time.Sleep(50 * time.Millisecond) {
+				lines, err := h.store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 1000})
+				if err != nil {
+					t.Fatal(err)
+				}
+				told, counted = 0, 0
+				for _, l := range lines {
+					switch l.Op {
+					case "egress.drop":
+						told++
+					case "egress.more":
+						n, _ := strconv.Atoi(strings.TrimSuffix(l.Detail[brig.DetailWhy], " more"))
+						counted += n
+					}
+				}
+			}
+			if told+counted != packets || counted == 0 {
+				t.Errorf("of %d packets %d are told and %d counted", packets, told, counted)
+			}
+		})
+	}
+}
