@@ -83,14 +83,21 @@ func (e *Engine) derive(purpose string) []byte {
 }
 
 // brokered are the secrets of a sandbox that do not enter it, as they are now:
-// what its placeholders stand for, for which hosts. One that cannot be read is
-// none, so that a placeholder stays one.
+// what its placeholders stand for, for which hosts. One that was removed is none,
+// so that a placeholder stays one. One that cannot be read is every host's, and
+// has no value: what it forbids is not known, so nothing goes out by name.
 func (e *Engine) brokered(rec *brig.Record) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
 		s, err := e.used(e.ctx, rec, u)
 		if err != nil {
 			e.Log.Warn("a secret of a sandbox cannot be read", "sandbox", rec.ID, "secret", u.Name, "err", err)
+			if brig.KindOf(err) != brig.FailedPrecondition { // as one has that was removed
+				out = append(out, egress.Secret{
+					Name: u.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: []string{"*"},
+					Value: func(context.Context) ([]byte, error) { return nil, err },
+				})
+			}
 			continue
 		}
 		if len(s.Hosts) == 0 {

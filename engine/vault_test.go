@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/brig-run/brig/audit"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/internal/seal"
+	"github.com/brig-run/brig/store/mem"
 )
 
 // A row of the database that was moved, or put back from an older version,
@@ -231,4 +233,50 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// unreadable is a store that cannot read secrets for a while.
+type unreadable struct {
+	brig.Store
+	err error
+}
+
+func (s *unreadable) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.Store.GetSecret(ctx, tenant, name)
+}
+
+// While the store cannot read a secret nobody knows which hosts take no other
+// credentials: it is bound to all of them, and has no value to give. One that was
+// removed is nobody's.
+func TestUnreadableSecret(t *testing.T) {
+	store := &unreadable{Store: mem.New()}
+	h := newHouse(t, func(o *engine.Options) { o.Store = store })
+	ctx := as(t, brig.Operator)
+	if _, err := h.PutSecret(ctx, brig.Secret{Name: "key", Hosts: []string{"api.example.com"}, Exclusive: true}, []byte("a long enough value")); err != nil {
+		t.Fatal(err)
+	}
+	rec := &brig.Record{Sandbox: brig.Sandbox{ID: "a", Tenant: "acme", Spec: brig.Spec{Secrets: []brig.SecretUse{{Name: "key"}}}}}
+	for _, c := range []struct {
+		err   error
+		hosts string
+	}{
+		{nil, "api.example.com"},
+		{errors.New("disk I/O error"), "*"},
+		{brig.Errorf(brig.NotFound, "no such secret"), ""},
+	} {
+		store.err = c.err
+		hosts := ""
+		for _, s := range h.Brokered(rec) {
+			hosts += strings.Join(s.Hosts, ",")
+			if value, err := s.Value(ctx); (err == nil) != (c.err == nil) || err != nil && value != nil {
+				t.Errorf("%v: value %q, %v", c.err, value, err)
+			}
+		}
+		if hosts != c.hosts {
+			t.Errorf("%v: bound to %q, want %q", c.err, hosts, c.hosts)
+		}
+	}
 }
