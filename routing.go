@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -275,12 +276,34 @@ func (r Routing) ready(list []Choice, by map[string]Option) []Choice {
 	return out
 }
 
+// Providers are the ids of all providers that it names, after the fields that
+// name them.
+func (r Routing) Providers(field string) iter.Seq2[string, string] {
+	return func(yield func(field, id string) bool) {
+		for i, id := range r.Order {
+			if !yield(fmt.Sprintf("%s.order[%d]", field, i), id) {
+				return
+			}
+		}
+		for i, id := range r.Overflow {
+			if !yield(fmt.Sprintf("%s.overflow[%d]", field, i), id) {
+				return
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.Split)) {
+			if !yield(field+".split."+Clip(id, 63), id) {
+				return
+			}
+		}
+	}
+}
+
 // Check refuses a routing that says nothing sensible. The field is before
 // those of its errors.
 func (r Routing) Check(field string) error {
-	for _, id := range slices.Concat(r.Order, r.Overflow, slices.Sorted(maps.Keys(r.Split))) {
+	for name, id := range r.Providers(field) {
 		if !ValidProviderID(id) {
-			return InvalidField(field, "%q cannot be a provider", Clip(id, 63)).WithHint("brig provider list shows those that there are")
+			return InvalidField(name, "%q cannot be a provider", Clip(id, 63)).WithHint("brig provider list shows those that there are")
 		}
 	}
 	for id, w := range r.Split {

@@ -90,7 +90,9 @@ func TestRoutingCheck(t *testing.T) {
 		field   string
 	}{
 		"fits":         {brig.Routing{Order: []string{"gvisor", "e2b@eu"}, Split: map[string]int{"e2b": 1}, Attempts: 3}, ""},
-		"id":           {brig.Routing{Order: []string{"../x"}}, "routing"},
+		"id":           {brig.Routing{Order: []string{"home", "../x"}}, "routing.order[1]"},
+		"overflow":     {brig.Routing{Overflow: []string{"../x"}}, "routing.overflow[0]"},
+		"split":        {brig.Routing{Split: map[string]int{"../x": 1}}, "routing.split.../x"},
 		"weight":       {brig.Routing{Split: map[string]int{"e2b": 0}}, "routing.split.e2b"},
 		"attempts":     {brig.Routing{Attempts: 4}, "routing.attempts"},
 		"preference":   {brig.Routing{Prefer: "best"}, "routing.prefer"},

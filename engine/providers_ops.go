@@ -388,9 +388,9 @@ func (e *Engine) SetRouting(ctx context.Context, tenant string, r brig.Routing) 
 	e.fleet.changing.Lock()
 	defer e.fleet.changing.Unlock()
 	now := e.fleet.now.Load()
-	for _, id := range slices.Concat(r.Order, r.Overflow, slices.Collect(maps.Keys(r.Split))) {
+	for field, id := range r.Providers("routing") {
 		if now.members[id] == nil && now.broken[id] == nil {
-			return brig.InvalidField("routing", "the provider %q is not configured", clip(id)).WithHint("configure it first: brig provider configure")
+			return brig.InvalidField(field, "the provider %q is not configured", clip(id)).WithHint("configure it first: brig provider configure")
 		}
 	}
 	row := brig.Setting{Name: brig.SettingRouting(tenant), Type: "json", Updated: e.Now().UTC()}

@@ -94,7 +94,7 @@ func (a *api) setRouting(w http.ResponseWriter, r *http.Request, q url.Values) e
 		return err
 	}
 	if err := a.Service.SetRouting(r.Context(), q.Get("tenant"), in.Noun()); err != nil {
-		return err
+		return ofBody(err, "routing")
 	}
 	return door.WriteJSON(w, http.StatusOK, in)
 }

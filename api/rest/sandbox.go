@@ -1,10 +1,12 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/door"
@@ -93,7 +95,23 @@ func (a *api) setEgress(w http.ResponseWriter, r *http.Request, _ url.Values) er
 		return err
 	}
 	s, err := a.Service.SetEgress(r.Context(), param(r, "name"), in.Noun())
-	return answerSandbox(w, s, err)
+	return answerSandbox(w, s, ofBody(err, "egress"))
+}
+
+// ofBody names a field as a body has it that is all of one noun, of which the
+// field is a part to everybody else.
+func ofBody(err error, noun string) error {
+	e, ok := errors.AsType[*brig.Error](err)
+	if !ok {
+		return err
+	}
+	field, ok := strings.CutPrefix(e.Field, noun+".")
+	if !ok {
+		return err
+	}
+	named := *e
+	named.Field = field
+	return &named
 }
 
 func answerSandbox(w http.ResponseWriter, s *brig.Sandbox, err error) error {

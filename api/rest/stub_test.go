@@ -287,6 +287,9 @@ func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
 
 func (s *stub) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
 	s.saw(rules)
+	if err := rules.Check(); err != nil {
+		return nil, err
+	}
 	box, err := s.find(ctx, name)
 	if err == nil {
 		box.Spec.Egress = rules
