@@ -154,7 +154,8 @@ type Outcome struct {
 	Value json.RawMessage
 	// Step is what a step leaves, if the program was one.
 	Step *StepOutcome `json:",omitempty"`
-	// Artifacts are the files that the program left in artifacts/.
+	// Artifacts are the files that the program left directly in artifacts/, of
+	// the kinds that ArtifactTypes has.
 	Artifacts []File
 	// Skipped names artifacts that were too many or too large to come out.
 	Skipped []string

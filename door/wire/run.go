@@ -95,7 +95,7 @@ type RunAnswer struct {
 	Value            json.RawMessage  `json:"result" doc:"the value of main, or null"`
 	HasResult        bool             `json:"has_result" doc:"tells a main that returned null from none at all"`
 	Step             *StepAnswer      `json:"step,omitempty" doc:"what a step leaves for the next"`
-	Artifacts        []Artifact       `json:"artifacts" nullable:"false" doc:"the files that the program left in artifacts/"`
+	Artifacts        []Artifact       `json:"artifacts" nullable:"false" doc:"the files that the program left directly in artifacts/ and that end in csv, html, jpeg, jpg, json, pdf, png or svg"`
 	ArtifactsSkipped []string         `json:"artifacts_skipped,omitempty" doc:"artifacts that were too many or too large to come out"`
 	Error            *ProgramError    `json:"error" doc:"what went wrong with the program, if something did"`
 	Route            *Route           `json:"route,omitempty" doc:"where it ran, and why there"`
