@@ -30,7 +30,7 @@ def millis(seconds: float | None, field: str = "timeout") -> int | None:
     if seconds is None:
         return None
     if not 0 < seconds < float("inf"):
-        raise InvalidArgumentError("it must be more than nothing and not endless", field=field, hint="give seconds, for example 30")
+        raise InvalidArgumentError("it must be more than nothing, and not endless", field=field, hint="give seconds, like 30")
     return max(1, round(seconds * 1000))
 
 
