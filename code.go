@@ -74,7 +74,7 @@ type CodeResult struct {
 	// Stdout and Stderr hold what was captured, bounded by Limits.Output.
 	Stdout, Stderr Output
 	// Outputs are what was displayed, and the last expression's value, in
-	// order; bounded by MaxOutputs.
+	// order; bounded by MaxOutputs. Who follows the run is told of more.
 	Outputs []Rich
 	// Error is the exception that ended it, if one did.
 	Error *CodeError

@@ -301,25 +301,23 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 			r.tell(ctx, brig.CodeEvent{Started: &started})
 			r.flush(ctx)
 		case "display", "result":
-			if rich := r.keep(m); rich != nil {
-				r.tell(ctx, brig.CodeEvent{Output: rich})
-			}
+			r.tell(ctx, brig.CodeEvent{Output: r.keep(m)})
 		case "error":
 			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
 		}
 	}
 }
 
-// keep adds a value to the result, within bounds.
+// keep adds a value to the result, within bounds. Who follows the run is told
+// of all of them: they are not kept for it.
 func (r *codeRun) keep(m *interpreter.Message) *brig.Rich {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rich, size := richOf(m)
-	if !fits(rich, len(r.res.Outputs), r.size+size) {
-		return nil
+	if fits(rich, len(r.res.Outputs), r.size+size) {
+		r.size += size
+		r.res.Outputs = append(r.res.Outputs, rich)
 	}
-	r.size += size
-	r.res.Outputs = append(r.res.Outputs, rich)
 	return &rich
 }
 

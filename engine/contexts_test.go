@@ -60,10 +60,21 @@ func TestTheMomentOfTheTimeout(t *testing.T) {
 	})
 }
 
-// However much code displays, the value that it ends with comes out.
+// However much code displays, the value that it ends with comes out, and who
+// follows it is told of everything.
 func TestTheResultAfterManyDisplays(t *testing.T) {
-	inContext(t, func(t *testing.T, _ *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
-		res := run(brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"})
+	inContext(t, func(t *testing.T, h *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
+		many := brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"}
+		told := 0
+		if _, err := h.RunCode(as(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
+			if ev.Output != nil {
+				told++
+			}
+			return nil
+		}); err != nil || told != brig.MaxOutputs+11 {
+			t.Errorf("told of %d outputs, %v", told, err)
+		}
+		res := run(many)
 		if len(res.Outputs) != brig.MaxOutputs || mainValue(res) != "here" {
 			t.Errorf("%d outputs, the result is %q", len(res.Outputs), mainValue(res))
 		}
