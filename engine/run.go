@@ -263,7 +263,7 @@ func (j *job) program(p brig.Program) error {
 	}
 	for field, n := range map[string]int{"code": len(p.Code), "arguments": len(p.Arguments)} {
 		if n > maxCode {
-			return brig.InvalidField(field, "%d bytes are too many", n).WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
+			return brig.InvalidField(field, "it is too long: %d bytes", n).WithHint("give at most %s; put data into files", brig.FormatBytes(maxCode))
 		}
 	}
 	if len(p.Arguments) > 0 {
