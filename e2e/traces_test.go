@@ -224,10 +224,12 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 }
 
 // await1 waits until a sandbox waits.
+// await1 waits for a sandbox with an interpreter of Python: one that waits for
+// commands is no use to a program.
 func (s *server) await1() {
 	s.t.Helper()
 	for range 200 {
-		if s.scrape().sum("brig_pool_ready") > 0 {
+		if s.scrape().sum("brig_pool_ready", `language="python"`) > 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
