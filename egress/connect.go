@@ -27,9 +27,9 @@ func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
 	if named {
 		addr = netip.Addr{}
 	}
-	f := s.open(host, addr, int(to.Port()))
+	f, why := s.open(host, addr, int(to.Port()))
 	if f == nil {
-		s.report(Event{What: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: "too many connections"})
+		s.report(Event{What: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: why})
 		return
 	}
 	defer s.finish(f)
@@ -97,7 +97,7 @@ func (s *Session) outside(f *flow) (net.Conn, netip.Addr, error) {
 
 // serveNames answers questions for names over TCP.
 func (s *Session) serveNames(answer func() (net.Conn, error)) {
-	f := s.open("", brig.UplinkGateway, dnsPort)
+	f, _ := s.open("", brig.UplinkGateway, dnsPort)
 	if f == nil {
 		return
 	}

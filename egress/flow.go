@@ -26,19 +26,24 @@ type flow struct {
 	closed bool
 }
 
-// open begins a flow, or returns nil when there are too many. From here on a
-// change of the rules finds it.
-func (s *Session) open(host string, addr netip.Addr, port int) *flow {
+// open begins a flow, or says of whom there are too many. From here on a change
+// of the rules finds it.
+func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why string) {
 	f := &flow{host: host, addr: addr, port: port}
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.flows) >= maxFlows {
-		f.cancel()
-		return nil
+	switch {
+	case len(s.flows) >= maxFlows:
+		why = "too many connections"
+	case !s.Room.take(len(s.flows)):
+		why = "too many connections of all sandboxes together"
+	default:
+		s.flows[f] = struct{}{}
+		return f, ""
 	}
-	s.flows[f] = struct{}{}
-	return f
+	f.cancel()
+	return nil, why
 }
 
 // finish ends a flow.
@@ -47,6 +52,14 @@ func (s *Session) finish(f *flow) {
 	s.mu.Lock()
 	delete(s.flows, f)
 	s.mu.Unlock()
+	s.Room.leave()
+}
+
+// buffer is how much is kept each way of a connection that begins now.
+func (s *Session) buffer() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Room.buffer(len(s.flows))
 }
 
 // add has a connection closed with the flow, which may have been already.

@@ -27,6 +27,10 @@ type Options struct {
 	// goroutines and must not wait.
 	Report func(Event)
 
+	// Room is shared with the sessions of other sandboxes. Default one of its
+	// own, for as many connections as a sandbox may have.
+	Room *Room
+
 	// Resolver finds addresses. Default the system's.
 	Resolver Resolver
 	// Roots are who may vouch for servers. Default the system's.
@@ -89,6 +93,9 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	}
+	if o.Room == nil {
+		o.Room = NewRoom(2 * maxFlows)
 	}
 	if o.Report == nil {
 		o.Report = func(Event) {}

@@ -317,7 +317,7 @@ func TestRebindingLookedAt(t *testing.T) {
 // Rules change while a connection is being made: the race detector sees it.
 func TestTightenedWhileDialling(t *testing.T) {
 	l := newWorld(t, allow("a.test"))
-	f := l.open("a.test", netip.Addr{}, 443)
+	f, _ := l.open("a.test", netip.Addr{}, 443)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -38,13 +38,11 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	}
 	sack := tcpip.TCPSACKEnabled(true)
 	check("selective acknowledgements", s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack))
-	moderate := tcpip.TCPModerateReceiveBufferOption(true)
-	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate))
-	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 4 << 20}
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: wideBuffer, Max: wideBuffer}
 	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &receive))
 	// What one connection has on its way fits into what an uplink has room for:
 	// it loses nothing by itself.
-	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 256 << 10, Max: 1 << 20}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: wideBuffer, Max: wideBuffer}
 	check("send buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &send))
 	// An uplink delivers in order: nothing of an old connection comes after the
 	// SYN of a new one. Without a listener, netstack drops that SYN while the old
@@ -86,6 +84,9 @@ func (s *Session) accept(r *tcp.ForwarderRequest) {
 		if err != nil {
 			return nil, errors.New(err.String())
 		}
+		n := int64(s.buffer()) // they do not grow by themselves
+		ep.SocketOptions().SetReceiveBufferSize(n, true)
+		ep.SocketOptions().SetSendBufferSize(n, true)
 		return gonet.NewTCPConn(&queue, ep), nil
 	})
 }

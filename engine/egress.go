@@ -120,8 +120,8 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 	o := e.Options.Egress
 	w.session, err = egress.Start(ctx, link, egress.Options{
 		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
-		Secrets: func() []egress.Secret { return e.brokered(rec) },
-		Report:  func(ev egress.Event) { e.noteEgress(rec, ev) },
+		Room: e.room, Secrets: func() []egress.Secret { return e.brokered(rec) },
+		Report: func(ev egress.Event) { e.noteEgress(rec, ev) },
 	})
 	if err != nil {
 		_ = link.Close() // there is no way out with it

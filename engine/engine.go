@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/workspace"
 )
@@ -127,6 +128,7 @@ type Engine struct {
 	looked   atomic.Int64 // processes that are looked after
 	capacity *capacity
 	pool     *pool
+	room     *egress.Room // for connections of all sandboxes
 	boxes    boxes
 	fleet    *fleet
 	homeID   string // the id of Options.Provider
@@ -202,7 +204,7 @@ func New(ctx context.Context, o Options) *Engine {
 	}
 	e.homeID = o.Provider.Capabilities().Name
 	e.fleet = newFleet(newMember(e.homeID, o.Provider), e.firstActive())
-	e.pool = newPool(e, o.Pool)
+	e.pool, e.room = newPool(e, o.Pool), egress.RoomHere()
 	e.builds = map[string]*build{}
 	e.fillTemplates(o.Templates)
 	e.guardImages()
