@@ -30,14 +30,20 @@ type line struct {
 	making sync.Mutex // one connection is made at a time
 
 	mu     sync.Mutex // guards the field below
-	client *ssh.Client
+	client *connection
+}
+
+// connection is one to the machine. ended is closed when it is.
+type connection struct {
+	*ssh.Client
+	ended chan struct{}
 }
 
 // errKey is a machine that shows another key than the one that is known.
 var errKey = errors.New("the host key is not the known one")
 
-// connect returns the connection, and whether it has just been made.
-func (l *line) connect(ctx context.Context) (*ssh.Client, error) {
+// connect returns the connection.
+func (l *line) connect(ctx context.Context) (*connection, error) {
 	l.making.Lock()
 	defer l.making.Unlock()
 	l.mu.Lock()
@@ -49,7 +55,7 @@ func (l *line) connect(ctx context.Context) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.config.Timeout)*time.Second)
 	defer cancel()
 	begin := time.Now()
-	c, err := l.dial(ctx)
+	client, err := l.dial(ctx)
 	call := brig.Call{Operation: "connect", Seconds: time.Since(begin).Seconds()}
 	if err == nil {
 		call.Status = 200
@@ -58,12 +64,60 @@ func (l *line) connect(ctx context.Context) (*ssh.Client, error) {
 	if err != nil {
 		return nil, l.failure(err)
 	}
+	c = &connection{client, make(chan struct{})}
 	l.mu.Lock()
 	l.client = c
 	l.mu.Unlock()
 	go l.watch(c)
-	go keepAlive(c)
+	go keepAlive(client)
 	return c, nil
+}
+
+// session begins a session, over a new connection when the one that was there
+// turns out to have ended.
+func (l *line) session(ctx context.Context) (*ssh.Session, error) {
+	var err error
+	for range 2 {
+		var c *connection
+		if c, err = l.connect(ctx); err != nil {
+			return nil, err
+		}
+		var s *ssh.Session
+		if s, err = c.session(ctx); err == nil {
+			return s, nil
+		}
+		if _, refused := errors.AsType[*ssh.OpenChannelError](err); refused || ctx.Err() != nil {
+			break
+		}
+		_ = c.Close() // it is of no use
+		<-c.ended
+	}
+	return nil, l.failure(err)
+}
+
+// session begins a session. For one that is begun in the moment in which the
+// connection ends, the library waits for ever.
+func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
+	var s *ssh.Session
+	var err error
+	begun := make(chan struct{})
+	go func() {
+		defer close(begun)
+		s, err = c.NewSession()
+	}()
+	select {
+	case <-begun:
+		return s, err
+	case <-c.ended:
+		return nil, fmt.Errorf("the connection has ended: %w", io.ErrUnexpectedEOF)
+	case <-ctx.Done():
+		go func() {
+			if <-begun; err == nil {
+				_ = s.Close() // nobody wants it
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (l *line) dial(ctx context.Context) (*ssh.Client, error) {
@@ -189,7 +243,8 @@ func (l *line) failure(err error) error {
 }
 
 // watch forgets a connection that has ended.
-func (l *line) watch(c *ssh.Client) {
+func (l *line) watch(c *connection) {
+	defer close(c.ended)
 	_ = c.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,13 +284,9 @@ func (l *line) close() error {
 func (l *line) run(ctx context.Context, script string, in io.Reader) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.config.Timeout)*time.Second)
 	defer cancel()
-	c, err := l.connect(ctx)
+	s, err := l.session(ctx)
 	if err != nil {
 		return "", err
-	}
-	s, err := c.NewSession()
-	if err != nil {
-		return "", l.failure(err)
 	}
 	hangUp := func() { _ = s.Close() } // it may have ended
 	defer hangUp()
@@ -255,13 +306,9 @@ func (l *line) run(ctx context.Context, script string, in io.Reader) (string, er
 
 // start starts a program and returns its standard streams.
 func (l *line) start(ctx context.Context, command string) (io.ReadWriteCloser, error) {
-	c, err := l.connect(ctx)
+	s, err := l.session(ctx)
 	if err != nil {
 		return nil, err
-	}
-	s, err := c.NewSession()
-	if err != nil {
-		return nil, l.failure(err)
 	}
 	in, err := s.StdinPipe()
 	if err != nil {
