@@ -260,14 +260,14 @@ func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1
 func testFilesLarge(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
-	const size = 64 << 20
+	const size = 24 << 20
 	sum := sha256.New()
 	begin := time.Now()
 	e, err := fs.Write(ctx, at("/workspace/large"), brig.FileWrite{}, io.TeeReader(noise(size), sum))
 	if err != nil || e.Size != size {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	t.Logf("64 MiB in after %v", time.Since(begin))
+	t.Logf("24 MiB in after %v", time.Since(begin))
 	want := fmt.Sprintf("%x", sum.Sum(nil))
 	if got := sh(t, in, "sha256sum large"); !strings.HasPrefix(got, want) {
 		t.Errorf("inside it has %s, want %s", got, want)
@@ -282,7 +282,7 @@ func testFilesLarge(t *testing.T, h Harness) {
 	if n, err := io.Copy(sum, r); err != nil || n != size || fmt.Sprintf("%x", sum.Sum(nil)) != want {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	t.Logf("64 MiB out after %v", time.Since(begin))
+	t.Logf("24 MiB out after %v", time.Since(begin))
 }
 
 func testFilesFull(t *testing.T, h Harness) {
