@@ -63,15 +63,17 @@ func TestE2BCertificate(t *testing.T) {
 
 // A word that is no command must not look as if something was done.
 func TestUnknownCommands(t *testing.T) {
-	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}} {
+	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}, {"help", "nope"}, {"help", "sandbox", "nope"}} {
 		var out, errs bytes.Buffer
 		if code := execute(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "unknown command") {
 			t.Errorf("brig %s: %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
 		}
 	}
-	var out, errs bytes.Buffer
-	if code := execute([]string{"sandbox"}, strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), "Available Commands") {
-		t.Errorf("brig sandbox: %d, %s%s", code, out.String(), errs.String())
+	for _, args := range [][]string{{"sandbox"}, {"help"}, {"help", "sandbox"}, {"help", "help"}, {"help", "completion", "bash"}} {
+		var out, errs bytes.Buffer
+		if code := execute(args, strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), "Usage:") {
+			t.Errorf("brig %s: %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
+		}
 	}
 }
 

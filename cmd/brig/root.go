@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,7 @@ server that BRIG_URL or --url names, or on one that serves this data folder.`,
 		c.keyCommand(), c.sessionCommand(), c.whoamiCommand(), c.tenantCommand(), c.providerCommand(), c.usageCommand(), c.alertsCommand(), c.metricsCommand(), c.secretCommand(), c.toolCommand(), c.workspaceCommand(), c.auditCommand(),
 		c.capabilitiesCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	strict(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")
@@ -71,6 +73,9 @@ server that BRIG_URL or --url names, or on one that serves this data folder.`,
 // answers it with help and success, which a script takes for done.
 func strict(cmd *cobra.Command) {
 	for _, group := range cmd.Commands() {
+		if group.Name() == "help" {
+			strictHelp(group)
+		}
 		if !group.HasSubCommands() || group.Runnable() {
 			continue
 		}
@@ -80,13 +85,36 @@ func strict(cmd *cobra.Command) {
 			if len(args) == 0 {
 				return group.Help()
 			}
-			e := brig.Errorf(brig.InvalidArgument, "unknown command %q for %q", args[0], group.CommandPath())
-			if near := group.SuggestionsFor(args[0]); len(near) > 0 {
-				return e.WithHint("did you mean %q?", near[0])
-			}
-			return e.WithHint("see %s --help", group.CommandPath())
+			return noCommand(group, args[0])
 		}
 	}
+}
+
+// strictHelp has no help about what is no command, which the library takes for
+// help about brig.
+func strictHelp(help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(help *cobra.Command, args []string) error {
+		about := help.Root()
+		for _, word := range args {
+			next := slices.IndexFunc(about.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
+			if next < 0 {
+				return noCommand(about, word)
+			}
+			about = about.Commands()[next]
+		}
+		show(help, args)
+		return nil
+	}
+}
+
+func noCommand(group *cobra.Command, word string) error {
+	e := brig.Errorf(brig.InvalidArgument, "unknown command %q for %q", word, group.CommandPath())
+	if near := group.SuggestionsFor(word); len(near) > 0 {
+		return e.WithHint("did you mean %q?", near[0])
+	}
+	return e.WithHint("see %s --help", group.CommandPath())
 }
 
 // Exit codes of brig itself, apart from a program's own.
