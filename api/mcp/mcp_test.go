@@ -387,6 +387,33 @@ func TestServeGoesOnAfterNonsense(t *testing.T) {
 	}
 }
 
+// A stream may end right behind what it asks for: that is answered.
+func TestServeAnswersAFile(t *testing.T) {
+	file := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":"list","method":"tools/list"}
+{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"run_code","arguments":{"code":"1"}}}
+{"jsonrpc":"2.0","id":"last","method":"ping"}`
+	read, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, io.NopCloser(strings.NewReader(file)), out)
+		out.Close()
+	}()
+	said, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{`1`, `"list"`, `"call"`, `"last"`} {
+		if !strings.Contains(string(said), `"id":`+id+`,"result":`) {
+			t.Errorf("%s is not answered:\n%.500s", id, said)
+		}
+	}
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
 // When the server is to end, the calls on its streams do.
 func TestServeIsEnded(t *testing.T) {
 	s := newStub()
