@@ -73,6 +73,7 @@ var stories = []struct {
 	{"recursion", []string{"def fact(n):\n    return 1 if n < 2 else n * fact(n - 1)", "fact(10)"}, "3628800", ""},
 	{"lambdas", []string{"f, g = lambda: 1, lambda: 2\nh = [lambda x, n=n: x + n for n in range(3)]", "f(), g(), [e(10) for e in h]"}, "(1, 2, [10, 11, 12])", ""},
 	{"closure", []string{"def counter():\n    n = 0\n    def step(by=1):\n        nonlocal n\n        n += by\n        return n\n    return step\nc = counter()\nd = c", "c()", "d(5)", "c(), c is d"}, "(7, True)", ""},
+	{"shared closure", []string{"def pair():\n    n = 0\n    def get(): return n\n    def put(to):\n        nonlocal n\n        n = to\n    return get, put\nget, put = pair()\nboth = [put]", "put(7)", "get()", "both[0](9)", "get()"}, "9", ""},
 	{"decorator", []string{"import functools\ndef twice(f):\n    @functools.wraps(f)\n    def inner(*a):\n        return [f(*a), f(*a)]\n    return inner\n@twice\ndef g(x):\n    return x + 1", "g(1), g.__name__, g.__wrapped__(5)"}, "([2, 2], 'g', 6)", ""},
 	{"partial", []string{"from functools import partial\nf = partial(int, base=2)", "f('101')"}, "5", ""},
 	{"generators and async", []string{"def g(n):\n    yield from range(n)\nasync def a():\n    return 7", "list(g(3)), await a()"}, "([0, 1, 2], 7)", ""},
@@ -80,11 +81,14 @@ var stories = []struct {
 		"class B(A):\n    'of A'\n    def get(self):\n        return ('B',) + super().get()\nb = B(4)\nbs = [b, b]", "b.shared.append(b.x)", "b, b.get(), b.s(), B.c(), b.double, bs[0] is b, isinstance(b, A), A.shared, B.__doc__"}, "(A(4), ('B', 4, 9), 's', 'B', 8, True, True, [0, 4], 'of A')", ""},
 	{"methods", []string{"class A:\n    def __init__(self): self.n = 0\n    def add(self): self.n += 1; return self.n\na = A()\nadd = a.add", "add()", "add(), a.n"}, "(2, 2)", ""},
 	{"abstract", []string{"import abc\nclass Base(abc.ABC):\n    @abc.abstractmethod\n    def f(self): ...\nclass Real(Base):\n    def f(self): return 'real'\nr = Real()", "r.f(), isinstance(r, Base)"}, "('real', True)", ""},
+	{"still abstract", []string{"import abc\nclass Base(abc.ABC):\n    @property\n    @abc.abstractmethod\n    def f(self): ...\n    @abc.abstractmethod\n    def g(self): ...\nclass Half(Base):\n    f = 1", "try:\n    Half()\nexcept TypeError as e:\n    said = str(e)", "'g' in said, sorted(Base.__abstractmethods__)"}, "(True, ['f', 'g'])", ""},
+	{"abstract of a library", []string{"from collections.abc import Mapping\nclass M(Mapping):\n    def __init__(self, **its): self.its = its\n    def __getitem__(self, k): return self.its[k]\n    def __iter__(self): return iter(self.its)\n    def __len__(self): return len(self.its)\nm = M(a=1)", "m['a'], dict(M(b=2))"}, "(1, {'b': 2})", ""},
 	{"exceptions", []string{"class Mine(ValueError):\n    def __str__(self):\n        return 'mine'", "try:\n    raise Mine()\nexcept ValueError as e:\n    out = str(e)", "out"}, "'mine'", ""},
 	{"dataclass", []string{"from dataclasses import dataclass, field\n@dataclass\nclass P:\n    x: int\n    y: list = field(default_factory=list)\n    z: str = 'z'\n    def total(self):\n        return self.x + len(self.y)\np = P(1)", "p.y.append(5)\nq = P(2)", "p, q, p.total(), p == P(1, [5])"}, "(P(x=1, y=[5], z='z'), P(x=2, y=[], z='z'), 2, True)", ""},
 	{"frozen", []string{"from dataclasses import dataclass\n@dataclass(frozen=True)\nclass K:\n    a: int\nd = {K(1): 'one'}", "d[K(1)]"}, "'one'", ""},
 	{"named tuple", []string{"from collections import namedtuple\nP = namedtuple('P', 'x y', defaults=[5])\np = P(1)", "p, P(2).y, p.x"}, "(P(x=1, y=5), 5, 1)", ""},
 	{"enumeration", []string{"import enum\nclass C(enum.Enum):\n    RED = 1\n    BLUE = 'b'\nc = C.RED", "c, c is C.RED, C('b')"}, "(<C.RED: 1>, True, <C.BLUE: 'b'>)", ""},
+	{"flags", []string{"import enum\nclass F(enum.IntFlag):\n    A = 1\n    B = 2\nf, g = F.A | F.B, F.A", "f == F(3), F.B in f, g is F.A, type(f) is F"}, "(True, True, True, True)", ""},
 	{"redefined", []string{"def f(): return 1", "def f(): return 2", "f()"}, "2", ""},
 	{"deleted", []string{"x = 1\ny = 2", "del x", "'x' in globals(), y"}, "(False, 2)", ""},
 	{"error keeps", []string{"x = 1\n1/0", "x"}, "1", ""},
@@ -126,8 +130,8 @@ func TestPythonSteps(t *testing.T) {
 // What cannot be carried is said, and takes nothing else with it.
 func TestPythonStepsSayWhatIsLeft(t *testing.T) {
 	n := &notebook{t: t, start: func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }}
-	_, _, said, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
-	for _, name := range []string{"lock", "both", "g", "D", "d", "big", "deep"} {
+	_, _, said, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nimport enum\nclass E(enum.Enum):\n    X = 1\n    @property\n    def low(self): return 'x'\nclass G(enum.Enum):\n    X = 1\n    @classmethod\n    def of(cls): return 'x'\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
+	for _, name := range []string{"lock", "both", "g", "D", "d", "E", "G", "big", "deep"} {
 		if !strings.Contains(said, "brig: "+name+" is not carried to the next step: ") {
 			t.Errorf("nothing is said of %s: %s", name, said)
 		}

@@ -47,11 +47,8 @@ func decode(body []byte) (brig.Program, *invalid) {
 	if !utf8.Valid(code) {
 		return p, refuse("value_error", "Value error, the code is not UTF-8", "code_b64")
 	}
-	var language string
-	switch raw, ok := given["language"]; {
-	case !ok:
-		return p, refuse("missing", "Field required", "language")
-	case json.Unmarshal(raw, &language) != nil || language != wire.ExecmanPython && language != wire.ExecmanNode:
+	language := wire.ExecmanPython // who names none writes Python
+	if raw, ok := given["language"]; ok && (string(raw) == "null" || json.Unmarshal(raw, &language) != nil || language != wire.ExecmanPython && language != wire.ExecmanNode) {
 		return p, refuse("enum", "Input should be 'python' or 'nodejs'", "language")
 	}
 	p.Arguments = json.RawMessage("{}")

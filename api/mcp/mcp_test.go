@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -350,6 +351,64 @@ func TestServe(t *testing.T) {
 	within(t, s.begun, "its begin")
 	write.Close()
 	within(t, s.ended, "its end")
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A line that is no message is answered, and those after it are too.
+func TestServeGoesOnAfterNonsense(t *testing.T) {
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, in, out) }()
+	answers := bufio.NewScanner(read)
+	for _, c := range []struct{ line, want string }{
+		{"nonsense", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
+		{"{", `"code":-32700,`},
+		{"\n \r\n5", `"code":-32600,`},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `"code":-32600,`},
+		{"[]", `"code":-32600,`},
+		{"[7]", `"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`, `"id":1,"result":`},
+		{strings.Repeat("x", 1<<20), `"code":-32700,`},
+		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2,"result":`},
+	} {
+		if _, err := io.WriteString(write, c.line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !answers.Scan() || !strings.Contains(answers.Text(), c.want) {
+			t.Fatalf("%.80q is answered with %q", c.line, answers.Text())
+		}
+	}
+	write.Close()
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stream may end right behind what it asks for: that is answered.
+func TestServeAnswersAFile(t *testing.T) {
+	file := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":"list","method":"tools/list"}
+{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"run_code","arguments":{"code":"1"}}}
+{"jsonrpc":"2.0","id":"last","method":"ping"}`
+	read, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, io.NopCloser(strings.NewReader(file)), out)
+		out.Close()
+	}()
+	said, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{`1`, `"list"`, `"call"`, `"last"`} {
+		if !strings.Contains(string(said), `"id":`+id+`,"result":`) {
+			t.Errorf("%s is not answered:\n%.500s", id, said)
+		}
+	}
 	if err := within(t, served, "the end"); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ const { createRequire, isBuiltin } = require('module');
 const { pathToFileURL } = require('url');
 
 // Ours, whatever a program makes of the originals.
-const { readSync, writeSync, readdirSync } = fs;
+const { readSync, writeSync, readdirSync, mkdirSync, rmdirSync } = fs;
 const { parse, stringify } = JSON;
 const { apply } = Reflect;
 const { then } = Promise.prototype;
@@ -144,7 +144,7 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // process ends as Node.js ends it; the end is said last of all.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
-  let returned, failure, unheard;
+  let returned, failure, unheard, tray;
   onExit((code) => {
     // Node.js would write this once the exit is over, when nobody reads any more.
     if (unheard && code !== 0) writeOut(2, unheard);
@@ -152,6 +152,7 @@ function program(order) {
     if (returned !== undefined) line.push('"returned":' + returned);
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
+    takeAway(tray);
     sayLine('{' + line.join() + '}');
     if (unheard && code !== 0) leave(code);
   });
@@ -217,6 +218,7 @@ function program(order) {
     enter(order);
     source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
     name = path.join(process.cwd(), 'main.js');
+    if (given) tray = layOut('artifacts');
     process.argv.splice(1, process.argv.length - 1, name);
     const main = await load();
     if (!main) {
@@ -267,6 +269,26 @@ function anyArtifacts() {
     return readdirSync(artifacts).length > 0;
   } catch {
     return false;
+  }
+}
+
+// layOut makes a folder that programs of which main is called may count on, as
+// those of RAGFlow do. It returns what is to be taken away again, if nothing
+// was put there.
+function layOut(name) {
+  try {
+    mkdirSync(name);
+    return path.resolve(name);
+  } catch {
+    return undefined; // it is there, or nobody may write here
+  }
+}
+
+function takeAway(folder) {
+  try {
+    if (folder) rmdirSync(folder);
+  } catch {
+    // it is in use
   }
 }
 

@@ -451,6 +451,7 @@ def program(order, channel):
     arguments = order.get("arguments")
     answer = {"type": "end"}
     code = 0
+    tray = None
     on_interrupt(_signal.default_int_handler)
     sys.argv = ["main.py"]
     module = become("__main__" if arguments is None else "main")
@@ -459,6 +460,7 @@ def program(order, channel):
     try:
         enter(order)
         search_path(order.get("env"))
+        tray = None if arguments is None else lay_out("artifacts")
         confine(order.get("limits"))
         fork_by_default()
         # Lines appear when they are printed, also when time runs out.
@@ -473,8 +475,20 @@ def program(order, channel):
     attempt(hush)
     answer["code"] = code
     answer["artifacts"] = bool(listing(ARTIFACTS))
+    if tray and tray[0] == os.getpid():
+        attempt(lambda: os.rmdir(tray[1]))
     attempt(lambda: channel.say(answer, lost=code))
     os._exit(code)
+
+
+def lay_out(name):
+    """Make a folder that programs of which main is called may count on, as those
+    of RAGFlow do. Return whose it is to take away, if nothing was put there."""
+    try:
+        os.mkdir(name)
+        return os.getpid(), os.path.abspath(name)
+    except OSError:
+        return None  # it is there, or nobody may write here
 
 
 def run(source, arguments, module, answer):

@@ -4,6 +4,7 @@
 # making the names again calls nothing that it brings. Functions are compiled and
 # not run, and no class has a method while anything is made of it. `driver` is
 # python.py.
+import abc
 import ast
 import base64
 import builtins
@@ -313,7 +314,7 @@ class Writer:
         near = [i for i, c in enumerate(made) if c and body(c)[1:] == body(code)[1:]]
         if not same and len(near) != 1:
             raise Uncarried("its source is not what it was made of")
-        cells = [[n, self.cell(c)] for n, c in zip(code.co_freevars, value.__closure__ or ())]
+        cells = [[n, self.value(c)] for n, c in zip(code.co_freevars, value.__closure__ or ())]
         about = {"name": value.__name__, "qualname": value.__qualname__, "doc": value.__doc__}
         about["defaults"] = self.value(value.__defaults__)
         about["kwdefaults"] = self.value(value.__kwdefaults__)
@@ -322,9 +323,9 @@ class Writer:
 
     def cell(self, cell):
         try:
-            return [self.value(cell.cell_contents)]
+            return ["cell", self.value(cell.cell_contents)]
         except ValueError:
-            return []  # nothing is in it yet
+            return ["cell"]  # nothing is in it yet
 
     def reference(self, value):
         """Something that import finds."""
@@ -390,7 +391,7 @@ class Writer:
         return ["value", self.value(value)]
 
     def enum(self, value):
-        extra = [v for n, v in value.__dict__.items() if isinstance(v, types.FunctionType) and v.__globals__ is self.space]
+        extra = [f for n, v in value.__dict__.items() if n not in value.__members__ for f in functions(v) if f.__globals__ is self.space]
         if extra or len(value.__bases__) != 1:
             raise Uncarried("an enumeration with methods of its own")
         members = [[n, self.value(m.value)] for n, m in value.__members__.items()]
@@ -399,7 +400,8 @@ class Writer:
     def instance(self, value):
         kind = type(value)
         if type(kind).__module__ == "enum":
-            return ["member", self.value(kind), value.name]
+            # Flags that are set together have a name that none of them has.
+            return ["member", self.value(kind), value.name if value.name in kind.__members__ else value.value]
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return ["record", self.value(kind), self.values(value)]
         if not simple(kind):
@@ -435,6 +437,23 @@ def find(module, path):
 def own(kind):
     """A class that the program has made."""
     return kind.__module__ == "__main__"
+
+
+def functions(value):
+    """The functions that an attribute of a class is made of."""
+    within = [getattr(value, n, None) for n in ("__func__", "fget", "fset", "fdel", "func")]
+    return [f for f in (value, *within) if isinstance(f, types.FunctionType)]
+
+
+def abstract(kind):
+    """The names of what a class has yet to be given, found without asking it."""
+    found = {}
+    for c in kind.__mro__:
+        for name, value in c.__dict__.items():
+            found.setdefault(name, value)
+    plain = (types.FunctionType, staticmethod, classmethod, property)
+    marks = {n: [f.__dict__.get("__isabstractmethod__") is True for f in functions(v)] for n, v in found.items() if type(v) in plain}
+    return frozenset([n for n, marked in marks.items() if any(marked)])
 
 
 def generated(value):
@@ -478,6 +497,7 @@ WRITERS = (
     (of(types.ModuleType), Writer.module),
     (of(types.FunctionType), Writer.function),
     (lambda v: isinstance(v, type), Writer.kind),
+    (of(types.CellType), Writer.cell),
     (of(types.BuiltinFunctionType), Writer.reference),
     (of(types.MethodType), Writer.method),
     (of(functools.partial), lambda w, v: ["partial", w.value(v.func), w.values(v.args), w.pairs(v.keywords.items())]),
@@ -510,8 +530,9 @@ class Reader:
         self.sources = Sources()
         self.sources.texts = document.get("sources")
         self.made = {}
+        self.cells = {}
         self.broken = set()
-        self.later = [[], [], []]
+        self.later = [[], [], [], []]
 
     def fill(self, names):
         """Bind the names; return those that could not be, with the reason."""
@@ -525,7 +546,7 @@ class Reader:
             except Exception as exc:
                 missing[name] = driver.message(exc) or type(exc).__name__
                 self.broken |= set(self.made) - before
-        # Objects first, since sets look at them; methods last.
+        # Objects first, since sets look at them; methods last, and then what they are.
         for steps in self.later:
             for step in steps:
                 driver.attempt(step)
@@ -645,23 +666,37 @@ class Reader:
         if not all(isinstance(n, str) and n.isidentifier() for n in free):
             raise Uncarried("a free name that is none")
         code = self.sources.code(file, line, name, nth, free)
-        made = {n: types.CellType() for n in free}
+        made = {n: self.hole(c) for n, c in cells}
         closure = tuple([made[n] for n in code.co_freevars])
         function = self.made[at] = types.FunctionType(code, self.space, str(about["name"]), None, closure)
-        contents = [(made[n], self.values(c)) for n, c in cells]
+        for _, word in cells:
+            self.value(word)  # what is in it may lead back to the function
         defaults, kwdefaults = self.value(about["defaults"]), self.value(about["kwdefaults"])
         its = self.texts(about["dict"])
         qualname, doc = str(about["qualname"]), about["doc"]
 
         def finish():
-            for cell, content in contents:
-                if content:
-                    cell.cell_contents = content[0]
             function.__defaults__, function.__kwdefaults__ = defaults, kwdefaults
             function.__dict__.update(its)
             function.__qualname__, function.__doc__ = qualname, doc
 
         self.later[1].append(finish)
+
+    def hole(self, word):
+        """The cell that a word stands for: functions that share a variable
+        share its cell. What is in it comes later."""
+        at = word["at"]
+        if self.heap[at][0] != "cell":
+            raise Uncarried("a cell that is none")
+        if at not in self.cells:
+            self.cells[at] = types.CellType()
+        return self.cells[at]
+
+    def make_cell(self, at, _, *content):
+        made = self.made[at] = self.hole({"at": at})
+        content = self.values(content)
+        if content:
+            self.later[1].append(lambda: setattr(made, "cell_contents", content[0]))
 
     def make_method(self, at, _, function, owner):
         function = self.value(function)
@@ -699,7 +734,7 @@ class Reader:
         kind = self.value(kind)
         if not isinstance(kind, enum.EnumMeta):
             raise Uncarried("a member of no enumeration")
-        self.made[at] = kind.__members__[name]
+        self.made[at] = kind(name) if type(name) is int and issubclass(kind, enum.Flag) else kind.__members__[name]
 
     def make_class(self, at, _, name, bases, attributes, about):
         bases, meta = tuple(self.values(bases)), self.value(about["meta"])
@@ -707,6 +742,10 @@ class Reader:
             raise Uncarried("a class of no such kind")
         space = {"__module__": "__main__", "__qualname__": str(about["qualname"])}
         made = self.made[at] = types.new_class(str(name), bases, {"metaclass": meta}, lambda ns: ns.update(space))
+        if issubclass(meta, abc.ABCMeta):
+            # It is empty yet: what is abstract in it is known when it is not.
+            made.__abstractmethods__ = frozenset()
+            self.later[3].append(lambda: type.__setattr__(made, "__abstractmethods__", abstract(made)))
         if about["data"] is not None:
             self.data(made, *about["data"])
         its = [(n, self.attribute(*v)) for n, v in attributes if isinstance(n, str) and n not in FORBIDDEN | BY_ITSELF]

@@ -10,6 +10,13 @@
   const name = path.join(process.cwd(), 'main.js');
   const end = { code: 0, dir: path.join(process.cwd(), 'artifacts'), artifacts: [] };
   const { exit } = process;
+  if (given) {
+    try {
+      fs.mkdirSync(end.dir); // programs of which main is called count on it
+    } catch {
+      // it is there, or nobody may write here
+    }
+  }
 
   // What it writes goes to files, for what a kernel makes of streams is not
   // always what was written, and files can be read when it has no more words.

@@ -4,6 +4,7 @@ def __brig(order):
     # always what was written, and files can be read when it has no more words.
     import base64
     import builtins
+    import contextlib
     import io
     import json
     import linecache
@@ -62,6 +63,10 @@ def __brig(order):
     kept = Kept(order["kept"])
     before, sys.modules["__main__"] = sys.modules.get("__main__"), module
     argv, sys.argv = sys.argv, ["main.py"]
+    if arguments is not None:
+        # Programs of which main is called count on it.
+        with contextlib.suppress(OSError):
+            os.mkdir(end["dir"])
     try:
         code = compile(source.lstrip("\ufeff"), "main.py", "exec", dont_inherit=True)
         exec(code, module.__dict__)
