@@ -73,6 +73,9 @@ type Program struct {
 	// Arguments is a JSON object. When set, main(**Arguments) in Python or
 	// main(Arguments) in JavaScript is called and its value is the result.
 	Arguments json.RawMessage
+	// Artifacts has the folder artifacts/ be there when the program starts, and
+	// be taken away if nothing was put there. Otherwise the program makes it.
+	Artifacts bool
 	Env       map[string]string
 	// Files are written under /workspace before the program starts.
 	Files  []File

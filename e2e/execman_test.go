@@ -166,7 +166,7 @@ func TestExecmanVerdicts(t *testing.T) {
 // What a program leaves: artifacts for its caller, and nothing for the next.
 func TestExecmanLeaves(t *testing.T) {
 	d := execmanServer(t, "pool: 1")
-	r := d.run(t, "python", "import os\ndef main():\n    os.makedirs('artifacts')\n    open('artifacts/a.csv', 'w').write('a,b')\n    open('artifacts/a.exe', 'w').write('x')\n", `{}`)
+	r := d.run(t, "python", "def main():\n    open('artifacts/a.csv', 'w').write('a,b')\n    open('artifacts/a.exe', 'w').write('x')\n", `{}`)
 	if len(r.Artifacts) != 1 || r.Artifacts[0].Name != "a.csv" || r.Artifacts[0].MIMEType != "text/csv" || string(r.Artifacts[0].Content) != "a,b" {
 		t.Errorf("the artifacts are %+v", r.Artifacts)
 	}

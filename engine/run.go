@@ -276,7 +276,7 @@ func (j *job) program(p brig.Program) error {
 		}
 	}
 	j.lang, j.cmd.Argv = &lang, lang.Argv
-	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments}
+	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments, Artifacts: p.Artifacts}
 	return nil
 }
 

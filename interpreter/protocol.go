@@ -14,6 +14,9 @@ type Order struct {
 	Dir string `json:"cwd,omitempty"`
 	// Arguments is a JSON object for a program's main, nil for none.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Artifacts has the folder artifacts/ be there when a program starts, and be
+	// taken away if nothing was put there.
+	Artifacts bool `json:"artifacts,omitempty"`
 	// Limits are resource limits that a program takes on before it runs:
 	// "nproc" and "nofile".
 	Limits map[string]uint64 `json:"limits,omitempty"`

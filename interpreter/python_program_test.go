@@ -140,28 +140,29 @@ func TestPythonProgramOrder(t *testing.T) {
 	}
 }
 
-// Programs of which main is called find artifacts/, and leave none that is empty.
+// Programs that count on artifacts/ find it, and leave none that is empty.
 func TestProgramsHaveArtifacts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		start     func(*testing.T) *driver
 		code      string
 		arguments string
+		artifacts bool
 		out       string
 		left      bool
 	}{
-		{"python", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    print(os.path.isdir('artifacts'))", "{}", "True\n", false},
-		{"python at import", func(t *testing.T) *driver { return startPython(t) }, "open('artifacts/a.csv', 'w').write('a')\ndef main(): pass", "{}", "", true},
-		{"python elsewhere", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    os.chdir('/')", "{}", "", false},
-		{"python's child", func(t *testing.T) *driver { return startPython(t) }, "import os, sys\ndef main():\n    if os.fork() == 0: sys.exit(0)\n    os.wait()\n    open('artifacts/a.csv', 'w').write('a')", "{}", "", true},
-		{"python without main", func(t *testing.T) *driver { return startPython(t) }, "import os\nprint(os.path.exists('artifacts'))", "", "False\n", false},
-		{"node", func(t *testing.T) *driver { return startNode(t) }, "function main() { console.log(require('fs').existsSync('artifacts')); return 1 }", "{}", "true\n", false},
-		{"node writes", func(t *testing.T) *driver { return startNode(t) }, "function main() { require('fs').writeFileSync('artifacts/a.csv', 'a'); return 1 }", "{}", "", true},
-		{"node without main", func(t *testing.T) *driver { return startNode(t) }, "console.log(require('fs').existsSync('artifacts'))", "", "false\n", false},
+		{"python", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    print(os.path.isdir('artifacts'))", "{}", true, "True\n", false},
+		{"python at import", func(t *testing.T) *driver { return startPython(t) }, "open('artifacts/a.csv', 'w').write('a')\ndef main(): pass", "{}", true, "", true},
+		{"python elsewhere", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    os.chdir('/')", "{}", true, "", false},
+		{"python's child", func(t *testing.T) *driver { return startPython(t) }, "import os, sys\ndef main():\n    if os.fork() == 0: sys.exit(0)\n    os.wait()\n    open('artifacts/a.csv', 'w').write('a')", "{}", true, "", true},
+		{"python that does without", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    print(os.path.exists('artifacts'))\n    os.mkdir('artifacts')\n    open('artifacts/a.csv', 'w').write('a')", "{}", false, "False\n", true},
+		{"node", func(t *testing.T) *driver { return startNode(t) }, "function main() { console.log(require('fs').existsSync('artifacts')); return 1 }", "{}", true, "true\n", false},
+		{"node writes", func(t *testing.T) *driver { return startNode(t) }, "function main() { require('fs').writeFileSync('artifacts/a.csv', 'a'); return 1 }", "{}", true, "", true},
+		{"node that does without", func(t *testing.T) *driver { return startNode(t) }, "function main() { console.log(require('fs').existsSync('artifacts')); return 1 }", "{}", false, "false\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.start(t)
-			end, _, stdout, stderr := d.program(interpreter.Order{Code: c.code, Arguments: json.RawMessage(c.arguments)})
+			end, _, stdout, stderr := d.program(interpreter.Order{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
 			if end.Code != 0 || stdout != c.out {
 				t.Errorf("it ended with %d and wrote %q, want %q\n%s", end.Code, stdout, c.out, stderr)
 			}

@@ -51,7 +51,7 @@ func decode(body []byte) (brig.Program, *invalid) {
 	if raw, ok := given["language"]; ok && (string(raw) == "null" || json.Unmarshal(raw, &language) != nil || language != wire.ExecmanPython && language != wire.ExecmanNode) {
 		return p, refuse("enum", "Input should be 'python' or 'nodejs'", "language")
 	}
-	p.Arguments = json.RawMessage("{}")
+	p.Arguments, p.Artifacts = json.RawMessage("{}"), true
 	if raw, ok := given["arguments"]; ok && string(raw) != "null" {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(raw, &object) != nil {

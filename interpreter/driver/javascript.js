@@ -218,7 +218,7 @@ function program(order) {
     enter(order);
     source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
     name = path.join(process.cwd(), 'main.js');
-    if (given) tray = layOut('artifacts');
+    if (order.artifacts) tray = layOut('artifacts');
     process.argv.splice(1, process.argv.length - 1, name);
     const main = await load();
     if (!main) {
@@ -272,9 +272,8 @@ function anyArtifacts() {
   }
 }
 
-// layOut makes a folder that programs of which main is called may count on, as
-// those of RAGFlow do. It returns what is to be taken away again, if nothing
-// was put there.
+// layOut makes a folder that programs count on. It returns what is to be taken
+// away again, if nothing was put there.
 function layOut(name) {
   try {
     mkdirSync(name);

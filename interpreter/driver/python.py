@@ -460,7 +460,7 @@ def program(order, channel):
     try:
         enter(order)
         search_path(order.get("env"))
-        tray = None if arguments is None else lay_out("artifacts")
+        tray = lay_out("artifacts") if order.get("artifacts") else None
         confine(order.get("limits"))
         fork_by_default()
         # Lines appear when they are printed, also when time runs out.
@@ -482,8 +482,8 @@ def program(order, channel):
 
 
 def lay_out(name):
-    """Make a folder that programs of which main is called may count on, as those
-    of RAGFlow do. Return whose it is to take away, if nothing was put there."""
+    """Make a folder that programs count on. Return whose it is to take away, if
+    nothing was put there."""
     try:
         os.mkdir(name)
         return os.getpid(), os.path.abspath(name)

@@ -63,7 +63,7 @@ func wrap(p brig.Program) wrapped {
 	if limit <= 0 {
 		limit = brig.DefaultBounds().Default.Output
 	}
-	order := map[string]any{"source": p.Code, "mark": w.mark, "kept": w.kept, "limit": limit, "arguments": nil, "extensions": extensions()}
+	order := map[string]any{"source": p.Code, "mark": w.mark, "kept": w.kept, "limit": limit, "arguments": nil, "artifacts": p.Artifacts, "extensions": extensions()}
 	if len(p.Arguments) > 0 {
 		order["arguments"] = p.Arguments
 	}

@@ -10,9 +10,9 @@
   const name = path.join(process.cwd(), 'main.js');
   const end = { code: 0, dir: path.join(process.cwd(), 'artifacts'), artifacts: [] };
   const { exit } = process;
-  if (given) {
+  if (order.artifacts) {
     try {
-      fs.mkdirSync(end.dir); // programs of which main is called count on it
+      fs.mkdirSync(end.dir); // the program counts on it
     } catch {
       // it is there, or nobody may write here
     }

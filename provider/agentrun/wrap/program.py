@@ -63,8 +63,7 @@ def __brig(order):
     kept = Kept(order["kept"])
     before, sys.modules["__main__"] = sys.modules.get("__main__"), module
     argv, sys.argv = sys.argv, ["main.py"]
-    if arguments is not None:
-        # Programs of which main is called count on it.
+    if order["artifacts"]:  # the program counts on it
         with contextlib.suppress(OSError):
             os.mkdir(end["dir"])
     try:
