@@ -164,15 +164,17 @@ func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrMissing
-	}
-	if err != nil {
+	case errors.Is(err, syscall.ELOOP):
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
+	case err != nil:
 		return nil, err
 	}
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
 		f.Close()
-		return nil, errors.Join(err, fmt.Errorf("%s is not a file", key))
+		return nil, errors.Join(err, fmt.Errorf("%w: %s is not a file", errBroken, key))
 	}
 	return f, nil
 }
@@ -257,7 +259,7 @@ func readAll(ctx context.Context, o Objects, key string, most int64) ([]byte, er
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r, most+1))
 	if err == nil && n > most {
-		err = fmt.Errorf("object %s has more than %d bytes", key, most)
+		err = fmt.Errorf("%w: object %s has more than %d bytes", errBroken, key, most)
 	}
 	return b.Bytes(), err
 }

@@ -63,6 +63,13 @@ var (
 	ErrTaken   = errors.New("the object is there already")
 )
 
+// errBroken is that something is there and is not what was written. What else
+// goes wrong is a store that does not answer, and may do so later.
+var errBroken = errors.New("it is not what was written")
+
+// broken reports whether an error says that what is kept is lost.
+func broken(err error) bool { return errors.Is(err, errBroken) || errors.Is(err, ErrMissing) }
+
 // checkKey is the last thing between a key and what it names. None that this
 // package makes is refused.
 func checkKey(key string) error {

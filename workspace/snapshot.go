@@ -70,7 +70,7 @@ func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (
 	}
 	snap.files, err = s.manifest(ctx, tenant, snap.rec.Manifest)
 	if err == nil && snap.files.digest() != snap.rec.Digest {
-		err = fmt.Errorf("version %d of %s: its manifest is another's", number, id)
+		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, number, id)
 	}
 	if err != nil {
 		return nil, damaged(name, number, err)
@@ -79,9 +79,10 @@ func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (
 }
 
 // damaged is what callers see of a version that was changed where it is kept.
+// Of a store that only does not answer, nobody must be told that.
 func damaged(name string, number int, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
+	if !broken(err) {
+		return unavailable(err)
 	}
 	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: what is kept of it is not what was written", number, name).
 		WithHint("restore another version, and find out who wrote to the store").Because(err)
@@ -99,9 +100,12 @@ func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manif
 		return nil, 0, err
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
-		return nil, 0, fmt.Errorf("manifest %s has another digest", digest)
+		return nil, 0, fmt.Errorf("%w: manifest %s has another digest", errBroken, digest)
 	}
 	m, err := decodeManifest(b)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errBroken, err)
+	}
 	return m, int64(len(b)), err
 }
 
@@ -169,11 +173,11 @@ func (c *checked) Read(p []byte) (int, error) {
 	c.hash.Write(p[:n])
 	switch c.left -= int64(n); {
 	case c.left < 0:
-		c.bad = errors.New("it is too long")
+		c.bad = fmt.Errorf("%w: it is too long", errBroken)
 	case errors.Is(err, io.EOF) && c.left > 0:
-		c.bad = errors.New("it is too short")
+		c.bad = fmt.Errorf("%w: it is too short", errBroken)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(c.hash.Sum(nil)) != c.want:
-		c.bad = errors.New("it has another digest")
+		c.bad = fmt.Errorf("%w: it has another digest", errBroken)
 	case err != nil && !errors.Is(err, io.EOF):
 		c.bad = err
 	}
