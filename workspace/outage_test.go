@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/brig-run/brig"
@@ -74,4 +76,49 @@ func TestOutage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// deaf is a way to a bucket on which the answers to what is made only if it is
+// not there get lost, once each.
+type deaf struct {
+	lost atomic.Int32
+	last atomic.Value // the path
+}
+
+func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || r.Header.Get("If-None-Match") == "" || d.lost.Load() == 3 || d.last.Swap(r.URL.Path) == r.URL.Path {
+		return answer, err
+	}
+	answer.Body.Close()
+	d.lost.Add(1)
+	return nil, io.ErrUnexpectedEOF
+}
+
+// What a request finds that it has itself made, when it was sent again, is not
+// somebody else's.
+func TestSentAgain(t *testing.T) {
+	g, d := startGateway(t), &deaf{}
+	g.o.Transport = d
+	o, err := workspace.OpenS3(t.Context(), g.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, s := t.Context(), workspace.New(o, nil)
+	if _, err := s.Create(ctx, "acme", "data"); err != nil {
+		t.Errorf("it is there because it was just made: %v", err)
+	}
+	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "one"})
+	if err != nil || c.Changed != 1 || c.Version.Number != 1 {
+		t.Errorf("a commit: %+v, %v", c, err)
+	}
+	if v, err := s.Restore(ctx, "acme", "ann", "data", 1); err != nil || v.Number != 2 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if all, err := s.Versions(ctx, "acme", "data"); err != nil || len(all) != 2 {
+		t.Errorf("there are %d versions, %v", len(all), err)
+	}
+	if n := d.lost.Load(); n != 3 {
+		t.Errorf("%d answers were lost", n)
+	}
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -241,11 +242,12 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 // append writes the record of a version, if nobody else has written one of its
 // number.
 func (s *Store) append(ctx context.Context, tenant, id string, r *record) error {
+	r.Mark = rand.Text()
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	err = s.o.Create(ctx, versionKey(tenant, id, r.Number), b)
+	err = s.create(ctx, versionKey(tenant, id, r.Number), b)
 	failpoint.Hit("workspace.committed")
 	return err
 }
