@@ -52,7 +52,7 @@ type Capture struct {
 // Begin begins a version of the workspace that a sandbox has. The tenant's
 // versions may take so many bytes, or any for 0. Close ends it.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return nil, unavailable(err)
 	}

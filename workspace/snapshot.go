@@ -113,7 +113,7 @@ func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manif
 // Unpack puts all of a version, parents first. Contents are checked while they
 // are read: put fails at the end of one that is not what it was.
 func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -208,7 +208,7 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 
 // Restore makes a new version with the content of an old one.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return nil, unavailable(err)
 	}
