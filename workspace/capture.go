@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"path"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -33,7 +33,8 @@ type Capture struct {
 	base    *Snapshot // what the sandbox had
 	allowed policy
 	files   manifest
-	outside manifest // what was captured from elsewhere, nil if that was not asked for
+	unseen  map[string]bool // paths of base, or ".", that did not come out
+	outside manifest        // what was captured from elsewhere, nil if that was not asked for
 	holds   map[string]bool
 	skipped []brig.WorkspaceSkip
 	passed  int
@@ -51,12 +52,12 @@ type Capture struct {
 // Begin begins a version of the workspace that a sandbox has. The tenant's
 // versions may take so many bytes, or any for 0. Close ends it.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	c := &Capture{
-		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{},
+		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, unseen: map[string]bool{},
 		slots: make(chan struct{}, atOnce), known: map[string]bool{}, buf: make([]byte, small+1), quota: quota, holds: map[string]bool{},
 	}
 	if len(use.Capture) > 0 {
@@ -94,6 +95,26 @@ func (c *Capture) Close() {
 	c.release()
 }
 
+// stay has all stay that the version had where nothing was seen: it was not seen
+// to be gone. It is done once, however much was not seen.
+func (c *Capture) stay() {
+	if len(c.unseen) == 0 {
+		return
+	}
+	for p, e := range c.base.files {
+		if c.files[p] != nil && !c.unseen[p] {
+			continue
+		}
+		above := p
+		for above != "." && !c.unseen[above] {
+			above = path.Dir(above)
+		}
+		if c.unseen[above] {
+			c.files[p] = e
+		}
+	}
+}
+
 // skip remembers that something does not come along.
 func (c *Capture) skip(at, why string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspaceTold {
@@ -109,11 +130,9 @@ func tooMuch(what string, most any) error {
 // Add takes a node as it comes out of a machine.
 func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	if n.Skipped != "" {
-		// What the version had there stays: it was not seen to be gone.
-		for p, e := range c.base.files {
-			if n.Path == "." || p == n.Path || strings.HasPrefix(p, n.Path+"/") {
-				c.files[p] = e
-			}
+		// Of the rest the version has nothing, there or below.
+		if c.base.files[n.Path] != nil || n.Path == "." {
+			c.unseen[n.Path] = true
 		}
 		c.skip(n.Path, n.Skipped)
 		return nil

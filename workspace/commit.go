@@ -22,6 +22,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		return nil, unavailable(c.err)
 	}
 	failpoint.Hit("workspace.captured")
+	c.stay()
 	var mine []change
 	for _, d := range diff(c.base.files, c.files) {
 		if c.allowed.allows(d) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 
 // Dir keeps objects in a folder, one file for each.
 type Dir struct {
-	path string
-	lock sync.RWMutex // of this process's own; the file is for others
+	path  string
+	holds holds // of this process's own; the files are for others
 }
 
 var _ Objects = (*Dir)(nil)
@@ -28,7 +27,7 @@ var _ Objects = (*Dir)(nil)
 // What is in the folder beside objects' folders.
 const (
 	stagingDir = "staging"
-	holdFile   = "hold"
+	holdDir    = "holds"
 )
 
 // staleAge is when something staged belongs to nobody any more.
@@ -164,15 +163,17 @@ func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrMissing
-	}
-	if err != nil {
+	case errors.Is(err, syscall.ELOOP):
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
+	case err != nil:
 		return nil, err
 	}
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
 		f.Close()
-		return nil, errors.Join(err, fmt.Errorf("%s is not a file", key))
+		return nil, errors.Join(err, fmt.Errorf("%w: %s is not a file", errBroken, key))
 	}
 	return f, nil
 }
@@ -225,13 +226,20 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 }
 
 // Hold implements Objects. Other processes may use the folder, too.
-func (d *Dir) Hold(alone bool) (func(), error) {
-	lock, unlock, how := d.lock.RLock, d.lock.RUnlock, unix.LOCK_SH
-	if alone {
-		lock, unlock, how = d.lock.Lock, d.lock.Unlock, unix.LOCK_EX
+func (d *Dir) Hold(key string, alone bool) (func(), error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
 	}
-	lock()
-	f, err := os.OpenFile(filepath.Join(d.path, holdFile), os.O_RDWR|os.O_CREATE, 0o600)
+	how := unix.LOCK_SH
+	if alone {
+		how = unix.LOCK_EX
+	}
+	file := filepath.Join(d.path, holdDir, filepath.FromSlash(key))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	unlock := d.holds.take(key, alone)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 			err = unix.Flock(int(f.Fd()), how)
@@ -257,7 +265,7 @@ func readAll(ctx context.Context, o Objects, key string, most int64) ([]byte, er
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r, most+1))
 	if err == nil && n > most {
-		err = fmt.Errorf("object %s has more than %d bytes", key, most)
+		err = fmt.Errorf("%w: object %s has more than %d bytes", errBroken, key, most)
 	}
 	return b.Bytes(), err
 }

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 )
 
 // Objects keeps bytes under keys. A key is made by this package: segments of
@@ -44,8 +45,9 @@ type Objects interface {
 	// Delete removes an object. It is no error when there is none.
 	Delete(ctx context.Context, key string) error
 	// Hold keeps objects that nothing names from being swept until release is
-	// called. With alone, nobody else holds them.
-	Hold(alone bool) (release func(), err error)
+	// called: those below a key. With alone, nobody else holds them. What is
+	// below another key is another's, and does not wait for it.
+	Hold(key string, alone bool) (release func(), err error)
 }
 
 // Stage is an object that is being written. One of Keep and Drop ends it.
@@ -62,6 +64,28 @@ var (
 	ErrMissing = errors.New("no such object")
 	ErrTaken   = errors.New("the object is there already")
 )
+
+// errBroken is that something is there and is not what was written. What else
+// goes wrong is a store that does not answer, and may do so later.
+var errBroken = errors.New("it is not what was written")
+
+// holds are the locks of those keys that this process has held.
+type holds struct{ all sync.Map } // *sync.RWMutex by key
+
+// take waits for a lock, and returns what gives it back.
+func (h *holds) take(key string, alone bool) (release func()) {
+	v, _ := h.all.LoadOrStore(key, &sync.RWMutex{})
+	l := v.(*sync.RWMutex)
+	if alone {
+		l.Lock()
+		return l.Unlock
+	}
+	l.RLock()
+	return l.RUnlock
+}
+
+// broken reports whether an error says that what is kept is lost.
+func broken(err error) bool { return errors.Is(err, errBroken) || errors.Is(err, ErrMissing) }
 
 // checkKey is the last thing between a key and what it names. None that this
 // package makes is refused.

@@ -183,17 +183,17 @@ func TestObjectsConfine(t *testing.T) {
 // Whoever sweeps is alone.
 func TestObjectsHold(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
-		one, err := o.Hold(false)
+		one, err := o.Hold("t/a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := o.Hold(false)
+		two, err := o.Hold("t/a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone := make(chan func())
 		go func() {
-			release, err := o.Hold(true)
+			release, err := o.Hold("t/a", true)
 			if err != nil {
 				t.Error(err)
 			}
@@ -204,6 +204,22 @@ func TestObjectsHold(t *testing.T) {
 		case <-alone:
 			t.Fatal("somebody is alone beside another")
 		case <-time.After(50 * time.Millisecond):
+		}
+		other := make(chan error, 1)
+		go func() {
+			release, err := o.Hold("t/b", false)
+			if err == nil {
+				release()
+			}
+			other <- err
+		}()
+		select {
+		case err := <-other:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("a tenant waits for another's sweep")
 		}
 		two()
 		(<-alone)()

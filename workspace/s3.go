@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -36,7 +35,7 @@ type S3Options struct {
 type S3 struct {
 	o      S3Options
 	client *minio.Client
-	lock   sync.RWMutex
+	holds  holds
 }
 
 var _ Objects = (*S3)(nil)
@@ -194,11 +193,9 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 }
 
 // Hold implements Objects. It holds for this process: a prefix has one server.
-func (s *S3) Hold(alone bool) (func(), error) {
-	if alone {
-		s.lock.Lock()
-		return s.lock.Unlock, nil
+func (s *S3) Hold(key string, alone bool) (func(), error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
 	}
-	s.lock.RLock()
-	return s.lock.RUnlock, nil
+	return s.holds.take(key, alone), nil
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -70,7 +71,7 @@ func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (
 	}
 	snap.files, err = s.manifest(ctx, tenant, snap.rec.Manifest)
 	if err == nil && snap.files.digest() != snap.rec.Digest {
-		err = fmt.Errorf("version %d of %s: its manifest is another's", number, id)
+		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, number, id)
 	}
 	if err != nil {
 		return nil, damaged(name, number, err)
@@ -79,9 +80,10 @@ func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (
 }
 
 // damaged is what callers see of a version that was changed where it is kept.
+// Of a store that only does not answer, nobody must be told that.
 func damaged(name string, number int, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
+	if !broken(err) {
+		return unavailable(err)
 	}
 	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: what is kept of it is not what was written", number, name).
 		WithHint("restore another version, and find out who wrote to the store").Because(err)
@@ -99,16 +101,19 @@ func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manif
 		return nil, 0, err
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
-		return nil, 0, fmt.Errorf("manifest %s has another digest", digest)
+		return nil, 0, fmt.Errorf("%w: manifest %s has another digest", errBroken, digest)
 	}
 	m, err := decodeManifest(b)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errBroken, err)
+	}
 	return m, int64(len(b)), err
 }
 
 // Unpack puts all of a version, parents first. Contents are checked while they
 // are read: put fails at the end of one that is not what it was.
 func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -169,11 +174,11 @@ func (c *checked) Read(p []byte) (int, error) {
 	c.hash.Write(p[:n])
 	switch c.left -= int64(n); {
 	case c.left < 0:
-		c.bad = errors.New("it is too long")
+		c.bad = fmt.Errorf("%w: it is too long", errBroken)
 	case errors.Is(err, io.EOF) && c.left > 0:
-		c.bad = errors.New("it is too short")
+		c.bad = fmt.Errorf("%w: it is too short", errBroken)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(c.hash.Sum(nil)) != c.want:
-		c.bad = errors.New("it has another digest")
+		c.bad = fmt.Errorf("%w: it has another digest", errBroken)
 	case err != nil && !errors.Is(err, io.EOF):
 		c.bad = err
 	}
@@ -203,7 +208,7 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 
 // Restore makes a new version with the content of an old one.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
-	release, err := s.o.Hold(false)
+	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -237,11 +242,12 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 // append writes the record of a version, if nobody else has written one of its
 // number.
 func (s *Store) append(ctx context.Context, tenant, id string, r *record) error {
+	r.Mark = rand.Text()
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	err = s.o.Create(ctx, versionKey(tenant, id, r.Number), b)
+	err = s.create(ctx, versionKey(tenant, id, r.Number), b)
 	failpoint.Hit("workspace.committed")
 	return err
 }

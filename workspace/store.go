@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -66,6 +67,8 @@ type record struct {
 	// Outside is the manifest of what was captured from outside /workspace, by
 	// paths relative to the root.
 	Outside string `json:",omitempty"`
+	// Mark tells a record from all others, also from one that says the same.
+	Mark string `json:",omitempty"`
 }
 
 // manifests are the digests of those that a version has.
@@ -90,6 +93,18 @@ func (s *Store) readJSON(ctx context.Context, key string, v any) error {
 		return fmt.Errorf("decode %s: %w", key, err)
 	}
 	return nil
+}
+
+// create makes an object that is like no other. A client of a bucket sends a
+// request again whose answer did not come: what it finds then may be its own.
+func (s *Store) create(ctx context.Context, key string, data []byte) error {
+	err := s.o.Create(ctx, key, data)
+	if errors.Is(err, ErrTaken) {
+		if there, lost := readAll(ctx, s.o, key, maxRecord); lost == nil && bytes.Equal(there, data) {
+			return nil
+		}
+	}
+	return err
 }
 
 // unavailable is what callers see of a store that fails.
@@ -135,7 +150,7 @@ func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspac
 	n := named{ID: "ws" + strings.ToLower(rand.Text()), Created: s.now().UTC()}
 	b, err := json.Marshal(n)
 	if err == nil {
-		err = s.o.Create(ctx, nameKey(tenant, name), b)
+		err = s.create(ctx, nameKey(tenant, name), b)
 	}
 	failpoint.Hit("workspace.created")
 	if errors.Is(err, ErrTaken) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/workspace"
@@ -257,4 +258,39 @@ func TestStoreDiesAnywhere(t *testing.T) {
 			t.Errorf("a commit has %d writes", old)
 		}
 	})
+}
+
+// What does not come along costs no look at all that the version has: a sandbox
+// can have any number of it.
+func TestManySkipped(t *testing.T) {
+	ctx := t.Context()
+	o, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := workspace.New(o, nil)
+	if _, err := s.Create(ctx, "acme", "data"); err != nil {
+		t.Fatal(err)
+	}
+	had := tree{"a-b": "", "a/": "", "a/b/": "", "a/b/c": "", "a/d": ""}
+	for n := range 20_000 {
+		had[fmt.Sprint("f", n)] = ""
+	}
+	if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), had); err != nil {
+		t.Fatal(err)
+	}
+	var skipped []brig.Node
+	for n := range 20_000 {
+		skipped = append(skipped, brig.Node{Path: fmt.Sprint("pipe", n), Skipped: "it is a pipe"})
+	}
+	begun := time.Now()
+	left := tree{"a/": ""}
+	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), left, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
+	if took := time.Since(begun); err != nil || c.Passed != 20_001 || took > 3*time.Second {
+		t.Errorf("%v; %d are passed over, in %v", err, c.Passed, took)
+	}
+	want := tree{"a/": "", "a/b/": "", "a/b/c": ""}
+	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
+		t.Errorf("there is %.200v, %v", got, err)
+	}
 }

@@ -12,7 +12,7 @@ import (
 // anything, and reports how many objects went. A version that cannot be read
 // ends it: what it names is not known.
 func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
-	release, err := s.o.Hold(true)
+	release, err := s.o.Hold(tenantKey(tenant), true)
 	if err != nil {
 		return 0, err
 	}
