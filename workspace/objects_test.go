@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,4 +225,50 @@ func TestObjectsHold(t *testing.T) {
 		two()
 		(<-alone)()
 	})
+}
+
+// A file with holes is kept with holes.
+func TestDirKeepsHoles(t *testing.T) {
+	dir := t.TempDir()
+	o, err := workspace.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 64<<10)
+	for name, parts := range map[string][][]byte{
+		"in the middle": {[]byte("begin"), zeros, zeros, []byte("end")},
+		"at the end":    {[]byte("begin"), zeros, zeros},
+		"all of it":     {zeros, zeros, zeros},
+	} {
+		key := "t/acme/" + strings.ReplaceAll(name, " ", "-")
+		s, err := o.Stage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			if n, err := s.Write(p); n != len(p) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if err := s.Keep(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if got := get(t, o, key); got != string(bytes.Join(parts, nil)) {
+			t.Errorf("%s: %d bytes are another's", name, len(got))
+		}
+	}
+	var took int64
+	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		st, err := e.Info()
+		if err == nil {
+			took += st.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return err
+	})
+	if err != nil || took > 64<<10 {
+		t.Errorf("448 KiB of zeros take %d bytes of the disk, %v", took, err)
+	}
 }

@@ -286,7 +286,7 @@ func TestManySkipped(t *testing.T) {
 	begun := time.Now()
 	left := tree{"a/": ""}
 	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), left, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
-	if took := time.Since(begun); err != nil || c.Passed != 20_001 || took > 3*time.Second {
+	if took := time.Since(begun); err != nil || c.Passed != 20_001 || took > 20*time.Second {
 		t.Errorf("%v; %d are passed over, in %v", err, c.Passed, took)
 	}
 	want := tree{"a/": "", "a/b/": "", "a/b/c": ""}
