@@ -14,10 +14,10 @@ const (
 	// wideRoom how many of all sandboxes: some 500 MB at most. What is beyond
 	// gets narrow ones, and is slower.
 	wideFlows = 64
-	wideRoom  = 512
+	wideRoom  = 256
 	// What the network stack keeps of a connection each way, in bytes. It is a
 	// way within this machine: wide ones are enough for its full speed.
-	wideBuffer   = 512 << 10
+	wideBuffer   = 1 << 20
 	narrowBuffer = 32 << 10
 )
 
