@@ -74,7 +74,8 @@ type Program struct {
 	// main(Arguments) in JavaScript is called and its value is the result.
 	Arguments json.RawMessage
 	// Artifacts has the folder artifacts/ be there when the program starts, and
-	// be taken away if nothing was put there. Otherwise the program makes it.
+	// be taken away if nothing was put there. Otherwise the program makes it. It
+	// is what RAGFlow's programs count on, and no part of the REST API.
 	Artifacts bool
 	Env       map[string]string
 	// Files are written under /workspace before the program starts.
