@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -149,12 +150,17 @@ func (d *Door) createContext(w http.ResponseWriter, r *http.Request, s *brig.San
 	if err != nil {
 		return err
 	}
-	if in.Cwd == "" {
-		in.Cwd = home
+	if !path.IsAbs(in.Cwd) {
+		in.Cwd = path.Join(home, in.Cwd)
 	}
-	c, err := d.Service.CreateContext(r.Context(), string(s.ID), brig.ContextSpec{
-		Language: l, Dir: in.Cwd, Env: map[string]string{envID: string(s.ID)},
-	})
+	spec := brig.ContextSpec{Language: l, Dir: in.Cwd, Env: map[string]string{envID: string(s.ID)}}
+	c, err := d.Service.CreateContext(r.Context(), string(s.ID), spec)
+	if e := brig.AsError(err); e != nil && e.Field == "cwd" {
+		// E2B makes a context in a directory that is not there.
+		if _, made := d.Service.Files(string(s.ID)).MakeDir(r.Context(), brig.Path{Name: in.Cwd, User: "user"}); made == nil {
+			c, err = d.Service.CreateContext(r.Context(), string(s.ID), spec)
+		}
+	}
 	if brig.KindOf(err) == brig.InvalidArgument {
 		return errStatus(http.StatusInternalServerError, err)
 	}

@@ -154,6 +154,8 @@ def interpreter():
         assert r.error.name == "ZeroDivisionError" and "".join(out) == "a\n", (r, out)
         ctx = sbx.create_code_context(cwd="/tmp")
         assert sbx.run_code("import os; os.getcwd()", context=ctx).text == "/tmp"
+        ctx = sbx.create_code_context(cwd="/home/user/not/there")
+        assert (ctx.cwd, sbx.run_code("import os; os.getcwd()", context=ctx).text) == ("/home/user/not/there",) * 2
         frame = sbx.run_code("import pandas as pd; pd.DataFrame({'a': [1, 2]})").results[0]
         assert frame.data == {"a": [1, 2]} and "<table" in frame.html
         plot = sbx.run_code("import matplotlib.pyplot as plt; plt.plot([1, 2], [3, 4]); plt.show()").results[-1]

@@ -201,8 +201,6 @@ def serve(name):
     host = Host()
     # Connection files carry keys: not into the user's home.
     os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
-    # Else ipykernel's debugger writes warnings that nobody can act upon.
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     kernel = Kernel(name)
     host.say("ready", version=kernel.version, flavor="jupyter")
     count = 0
@@ -245,6 +243,9 @@ def kernel_for(wanted):
 
 # Nothing of this folder is for the modules that are imported from here on.
 sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
+# Else ipykernel's debugger writes warnings that nobody can act upon, also where
+# it is only looked for.
+os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 if sys.argv[1:] == ["--list"]:
     print(json.dumps(kernels()))
 else:
