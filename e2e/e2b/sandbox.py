@@ -102,8 +102,16 @@ def watch():
     handle = box.files.watch_dir("watched")
     box.files.write("watched/new", "x")
     seen = []
-    eventually(lambda: seen.extend(handle.get_new_events()) or any(e.name == "new" for e in seen), "a new file is seen")
+    eventually(lambda: seen.extend(handle.get_new_events()) or any(e.type.value == "write" for e in seen), "a new file is seen")
     handle.stop()
+    assert [(e.name, e.type.value) for e in seen] == [("new", "create"), ("new", "chmod"), ("new", "write")], seen
+
+
+@check
+def attributes():
+    box.files.write("labelled", "x")
+    box.commands.run("python3 -c \"import os; os.setxattr('labelled', 'user.e2b.author', b'me')\"")
+    assert box.files.get_info("labelled").metadata == {"author": "me"}
 
 
 @check

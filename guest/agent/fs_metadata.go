@@ -9,8 +9,8 @@ import (
 )
 
 // metadataPrefix begins the names of the extended attributes that are a file's
-// metadata.
-const metadataPrefix = "user.brig."
+// metadata. Programs in E2B's sandboxes know them by it.
+const metadataPrefix = "user.e2b."
 
 // maxMetadata bounds the metadata of one file, in bytes: programs in the
 // sandbox can set such attributes, too.

@@ -85,7 +85,7 @@ func write(c fsCall) error {
 	if err := setMetadata(f, c.Metadata); err != nil {
 		return pathError(p.name, err)
 	}
-	if err := f.Truncate(0); err != nil {
+	if err := empty(f); err != nil {
 		return pathError(p.name, err)
 	}
 	for {
@@ -104,6 +104,16 @@ func write(c fsCall) error {
 		}
 	}
 	return c.sendOpen(p.name, f)
+}
+
+// empty takes what a file has. One that has nothing is left alone: who watches it
+// would be told of a change.
+func empty(f *os.File) error {
+	st, err := f.Stat()
+	if err == nil && st.Size() > 0 {
+		err = f.Truncate(0)
+	}
+	return err
 }
 
 // sendOpen sends the entry of a file that was opened by this name: of the
@@ -129,7 +139,7 @@ func (p place) open(mode fs.FileMode) (*os.File, error) {
 		p.making.Lock()
 		defer p.making.Unlock()
 	}
-	f, _, err := openRegular(p.name, os.O_WRONLY|os.O_CREATE, mode)
+	f, st, err := openRegular(p.name, os.O_WRONLY|os.O_CREATE, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +151,7 @@ func (p place) open(mode fs.FileMode) (*os.File, error) {
 	if isNew {
 		err = f.Chown(p.uid, p.gid)
 	}
-	if err == nil && mode != 0 {
+	if err == nil && mode != 0 && st.Mode() != mode {
 		err = f.Chmod(mode)
 	}
 	if err != nil {

@@ -35,6 +35,7 @@ type watcher struct {
 	cancel context.CancelFunc
 	events []*pb.FilesystemEvent
 	held   int // bytes of events
+	heard  time.Time
 	timer  *time.Timer
 }
 
@@ -76,6 +77,7 @@ func (ws *watchers) remove(box, id string) bool {
 func (ws *watchers) keep(w *watcher, evs []*pb.FilesystemEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	w.heard = time.Now()
 	for _, ev := range evs {
 		w.events = append(w.events, ev)
 		w.held += proto.Size(ev)
@@ -83,6 +85,33 @@ func (ws *watchers) keep(w *watcher, evs []*pb.FilesystemEvent) {
 	for len(w.events) > mostEvents || w.held > mostHeld {
 		w.held -= proto.Size(w.events[0])
 		w.events = w.events[1:]
+	}
+}
+
+// How long nothing must come before a watcher is asked what it has, and how long
+// that is waited for: what was done before the question is on its way, and who
+// has done it wants to see it.
+const (
+	quietTime  = 25 * time.Millisecond
+	settleTime = 250 * time.Millisecond
+)
+
+// settle waits until nothing more comes to a watcher, if there is such a one.
+func (ws *watchers) settle(ctx context.Context, box, id string) {
+	begun := time.Now()
+	for wait := quietTime; wait > 0 && time.Since(begun) < settleTime; {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		ws.mu.Lock()
+		w := ws.all[box][id]
+		wait = 0
+		if w != nil {
+			wait = quietTime - time.Since(w.heard)
+		}
+		ws.mu.Unlock()
 	}
 }
 
@@ -156,7 +185,9 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 
 // GetWatcherEvents implements filesystem.Filesystem.
 func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEventsRequest) (*pb.GetWatcherEventsResponse, error) {
-	evs, ok := s.watchers.take(callOf(ctx).box.ID, r.GetWatcherId())
+	box := callOf(ctx).box.ID
+	s.watchers.settle(ctx, box, r.GetWatcherId())
+	evs, ok := s.watchers.take(box, r.GetWatcherId())
 	if !ok {
 		return nil, noWatcher(r.GetWatcherId())
 	}
