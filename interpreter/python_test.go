@@ -250,6 +250,8 @@ func TestPythonInterrupt(t *testing.T) {
 			"print('go')\nsubprocess.run(['sleep', '60'])",
 			"!echo go; sleep 60",
 			"print('go')\nwhile True: display(1)",
+			// Python does not raise what strikes here.
+			"class D:\n    def __del__(self):\n        print('go')\n        end = time.time() + 1\n        while time.time() < end: pass\nD()\nwhile True: pass",
 		} {
 			d.interrupt() // none runs: it is ignored
 			d.send(interpreter.Order{Op: "cell", Code: code})

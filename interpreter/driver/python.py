@@ -136,10 +136,11 @@ class Channel:
         """Tell the host, or exit with the code lost when there is none."""
         if self.fd < 0:
             return
-        place = standing() if message["type"] == "display" else ""
-        text, self.held = self.held + place + encode(message) + "\n", ""
-        data = memoryview(text.encode("ascii"))
+        body = encode(message) + "\n"
         quiet = Quiet() if not deaf and self.ident() == self.main else None
+        place = standing() if message["type"] == "display" else ""
+        text, self.held = self.held + place + body, ""
+        data = memoryview(text.encode("ascii", "replace"))
         try:
             with self.lock:
                 while data:
@@ -211,6 +212,23 @@ class Quiet:
         on_interrupt(self.before)
         if self.struck and callable(self.before):
             self.before(2, None)
+
+
+def strike_again(unraisable, others=sys.unraisablehook):
+    """Send an interrupt again that was raised where Python lets go of it, such as
+    in a callback of an import: nobody has heard of it."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        return others(unraisable)
+
+    def later():
+        import time
+
+        time.sleep(0.02)  # what has let go of it is over by then
+        os.kill(os.getpid(), 2)
+
+    import _thread
+
+    _thread.start_new_thread(later, ())
 
 
 def hush():
@@ -700,4 +718,5 @@ def serve(channel):
 driver = sys.modules["__main__"]
 siblings = {}
 on_interrupt(ignore)
+sys.unraisablehook = strike_again
 serve(Channel(CHANNEL))
