@@ -8,15 +8,29 @@ import (
 	"syscall"
 )
 
-// metadataPrefix begins the names of the extended attributes that are a file's
-// metadata.
-const metadataPrefix = "user.brig."
+// metadataPrefixes begin the names of the extended attributes that are a
+// file's metadata. The first is what is written: it is E2B's name, by which
+// programs in a sandbox set and read metadata themselves. The second is of
+// files that were written before it was so.
+var metadataPrefixes = []string{"user.e2b.", "user.brig."}
+
+// metadataKey is the key of metadata whose attribute has a name, or empty if
+// the attribute is no metadata.
+func metadataKey(attribute string) string {
+	for _, p := range metadataPrefixes {
+		if key, ok := strings.CutPrefix(attribute, p); ok {
+			return key
+		}
+	}
+	return ""
+}
 
 // maxMetadata bounds the metadata of one file, in bytes: programs in the
 // sandbox can set such attributes, too.
 const maxMetadata = 4096
 
-// attributes lists the names of a file's metadata, with their prefix.
+// attributes lists the names of a file's metadata, with their prefixes; what
+// counts is before what is older.
 func attributes(name string) []string {
 	n, err := syscall.Listxattr(name, nil)
 	if err != nil || n <= 0 {
@@ -26,9 +40,16 @@ func attributes(name string) []string {
 	if n, err = syscall.Listxattr(name, b); err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(strings.Split(string(b[:n]), "\x00"), func(a string) bool {
-		return len(a) <= len(metadataPrefix) || !strings.HasPrefix(a, metadataPrefix)
+	names := slices.DeleteFunc(strings.Split(string(b[:n]), "\x00"), func(a string) bool {
+		return metadataKey(a) == ""
 	})
+	slices.SortStableFunc(names, func(a, b string) int { return age(a) - age(b) })
+	return names
+}
+
+// age is 0 for an attribute of the name that is written, else more.
+func age(attribute string) int {
+	return slices.IndexFunc(metadataPrefixes, func(p string) bool { return strings.HasPrefix(attribute, p) })
 }
 
 // metadata reads a file's metadata, as much as it may be.
@@ -38,8 +59,8 @@ func metadata(name string) map[string]string {
 	for _, a := range attributes(name) {
 		b := make([]byte, maxMetadata)
 		n, err := syscall.Getxattr(name, a, b)
-		key := strings.TrimPrefix(a, metadataPrefix)
-		if err != nil || n < 0 || len(key)+n > left {
+		key := metadataKey(a)
+		if _, known := out[key]; known || err != nil || n < 0 || len(key)+n > left {
 			continue
 		}
 		if out == nil {
@@ -62,12 +83,12 @@ func setMetadata(f *os.File, m map[string]string) error {
 	err = conn.Control(func(fd uintptr) {
 		self := "/proc/self/fd/" + strconv.Itoa(int(fd))
 		for _, a := range attributes(self) {
-			if _, keep := m[strings.TrimPrefix(a, metadataPrefix)]; !keep {
+			if _, keep := m[metadataKey(a)]; !keep || age(a) > 0 {
 				_ = syscall.Removexattr(self, a)
 			}
 		}
 		for k, v := range m {
-			if failed = syscall.Setxattr(self, metadataPrefix+k, []byte(v), 0); failed != nil {
+			if failed = syscall.Setxattr(self, metadataPrefixes[0]+k, []byte(v), 0); failed != nil {
 				return
 			}
 		}
