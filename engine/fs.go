@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -140,5 +141,21 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (out
 }
 
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
-	return f.do(ctx, brig.OpWatch, []brig.Path{p}, func(in brig.Files) error { return in.Watch(ctx, p, recursive, on) })
+	return f.e.inside(ctx, brig.OpWatch, f.name, func(_ *visit, in brig.Instance) error {
+		if err := checkPath(p); err != nil {
+			return err
+		}
+		err := in.Files().Watch(ctx, p, recursive, on)
+		if brig.KindOf(err) == brig.Internal {
+			// Its machine dies: whoever kills a sandbox ends its agent first.
+			// Who is told so finds it dead.
+			select {
+			case <-in.Done():
+			case <-time.After(stopTime):
+			case <-ctx.Done():
+			case <-f.e.ctx.Done():
+			}
+		}
+		return err
+	}, func(v *visit) { v.sayPaths(brig.OpWatch, []brig.Path{p}) })
 }
