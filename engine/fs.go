@@ -9,6 +9,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// lostTime is how long a machine in which something broke has to turn out to
+// have ended, before it is told that something broke.
+const lostTime = 2 * time.Second
+
 // files is brig.Files of one sandbox, behind the gate.
 type files struct {
 	e    *Engine
@@ -26,7 +30,18 @@ func (f files) do(ctx context.Context, op brig.Op, paths []brig.Path, g func(bri
 				return err
 			}
 		}
-		return g(in.Files())
+		err := g(in.Files())
+		if brig.KindOf(err) == brig.Internal {
+			// Perhaps its machine dies: whoever kills a sandbox ends its agent
+			// first. Who is told so then finds it dead.
+			select {
+			case <-in.Done():
+			case <-time.After(lostTime):
+			case <-ctx.Done():
+			case <-f.e.ctx.Done():
+			}
+		}
+		return err
 	}, func(v *visit) { v.sayPaths(op, paths) })
 }
 
@@ -141,21 +156,5 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (out
 }
 
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
-	return f.e.inside(ctx, brig.OpWatch, f.name, func(_ *visit, in brig.Instance) error {
-		if err := checkPath(p); err != nil {
-			return err
-		}
-		err := in.Files().Watch(ctx, p, recursive, on)
-		if brig.KindOf(err) == brig.Internal {
-			// Its machine dies: whoever kills a sandbox ends its agent first.
-			// Who is told so finds it dead.
-			select {
-			case <-in.Done():
-			case <-time.After(stopTime):
-			case <-ctx.Done():
-			case <-f.e.ctx.Done():
-			}
-		}
-		return err
-	}, func(v *visit) { v.sayPaths(brig.OpWatch, []brig.Path{p}) })
+	return f.do(ctx, brig.OpWatch, []brig.Path{p}, func(in brig.Files) error { return in.Watch(ctx, p, recursive, on) })
 }
