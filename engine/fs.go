@@ -4,9 +4,14 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/brig-run/brig"
 )
+
+// lostTime is how long a machine in which something broke has to turn out to
+// have ended, before it is told that something broke.
+const lostTime = 2 * time.Second
 
 // files is brig.Files of one sandbox, behind the gate.
 type files struct {
@@ -25,7 +30,18 @@ func (f files) do(ctx context.Context, op brig.Op, paths []brig.Path, g func(bri
 				return err
 			}
 		}
-		return g(in.Files())
+		err := g(in.Files())
+		if brig.KindOf(err) == brig.Internal {
+			// Perhaps its machine dies: whoever kills a sandbox ends its agent
+			// first. Who is told so then finds it dead.
+			select {
+			case <-in.Done():
+			case <-time.After(lostTime):
+			case <-ctx.Done():
+			case <-f.e.ctx.Done():
+			}
+		}
+		return err
 	}, func(v *visit) { v.sayPaths(op, paths) })
 }
 

@@ -127,7 +127,7 @@ func (d *Door) unreached(w http.ResponseWriter, r *http.Request, t target, err e
 	u := unreachable{SandboxID: t.id, Port: t.port, Code: http.StatusBadGateway}
 	switch brig.KindOf(err) {
 	case brig.ConnectionFailed:
-		u.Message = "The sandbox is running but port is not open"
+		u.Message = closedPort
 	case brig.NotFound, brig.FailedPrecondition:
 		d.gone(w, r, t)
 		return

@@ -12,6 +12,9 @@ import (
 	"github.com/brig-run/brig/door"
 )
 
+// closedPort is what is said of a port where nobody listens.
+const closedPort = "The sandbox is running but port is not open"
+
 // unreachable says why a request did not get into a sandbox.
 type unreachable struct {
 	SandboxID string `json:"sandboxId"`
@@ -145,7 +148,7 @@ func (d *Door) gone(w http.ResponseWriter, r *http.Request, t target) {
 
 // refuse answers programs with JSON, and people with a page.
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, u unreachable) {
-	if !strings.Contains(r.UserAgent(), "Mozilla/") || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if !wantsPage(r) {
 		d.write(w, r, u.Code, u)
 		return
 	}
@@ -157,8 +160,36 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, u unreachable) {
 		what += fmt.Sprintf(", port %d", u.Port)
 	}
 	_, err := fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><title>%s</title><h1>%s</h1><p>%s</p></html>\n",
-		http.StatusText(u.Code), html.EscapeString(u.Message), html.EscapeString(what))
+		u.title(), html.EscapeString(u.Message), html.EscapeString(what))
 	if err != nil {
 		d.Log.DebugContext(r.Context(), "e2b: answer", "error", err)
 	}
+}
+
+// wantsPage reports whether a person asks with a browser. The agent's name says
+// so, as with E2B, whose tests have it alone; what a page's script asks for is
+// read by the script, and a browser always says from where such a thing comes.
+func wantsPage(r *http.Request) bool {
+	h := r.Header
+	accept := h.Get("Accept")
+	switch {
+	case !strings.Contains(r.UserAgent(), "Mozilla/"):
+		return false
+	case h.Get("Sec-Fetch-Mode") == "navigate":
+		return true
+	case h.Get("Sec-Fetch-Site") != "" || h.Get("X-Requested-With") != "":
+		return false
+	}
+	return strings.Contains(accept, "text/html") || !strings.Contains(accept, "json")
+}
+
+// title is the title of the page that says it, where E2B has one of its own.
+func (u unreachable) title() string {
+	switch {
+	case u.Code == http.StatusBadGateway && u.Port == 0:
+		return "Sandbox Not Found"
+	case u.Message == closedPort:
+		return "Closed Port Error"
+	}
+	return http.StatusText(u.Code)
 }

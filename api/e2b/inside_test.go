@@ -167,6 +167,23 @@ func TestForward(t *testing.T) {
 	if resp.StatusCode != http.StatusBadGateway || got != `{"sandboxId":"sb1","message":"The sandbox is running but port is not open","port":9,"code":502}`+"\n" || s.dialled()-before != 5 {
 		t.Errorf("closed port: %d %s after %d attempts", resp.StatusCode, got, s.dialled()-before)
 	}
+	// A browser is known by its name alone, and its scripts are not people.
+	const person = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/91.0.4472.124 Safari/537.36"
+	for _, c := range []struct {
+		host, want string
+		headers    []string
+	}{
+		{"9-sb1", "<title>Closed Port Error</title>", []string{"Accept", "*/*", "Sec-Fetch-Mode", "cors"}}, // Node's fetch
+		{"80-sb9", "<title>Sandbox Not Found</title>", nil},
+		{"80-sb9", "<title>Sandbox Not Found</title>", []string{"Sec-Fetch-Mode", "navigate", "Sec-Fetch-Site", "none"}},
+		{"80-sb9", `"sandboxId":"sb9"`, []string{"Accept", "*/*", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Site", "same-origin"}},
+		{"80-sb9", `"sandboxId":"sb9"`, []string{"Accept", "application/json"}},
+	} {
+		headers := append([]string{"Host", c.host + ".box.test", "User-Agent", person}, c.headers...)
+		if resp, got := ask(t, http.MethodGet, srv.URL+"/", "", headers...); resp.StatusCode != http.StatusBadGateway || !strings.Contains(got, c.want) {
+			t.Errorf("%s, %q: %d %s", c.host, c.headers, resp.StatusCode, got)
+		}
+	}
 	time.AfterFunc(100*time.Millisecond, func() { s.listen(9, addr(inner)) })
 	if resp, _ = ask(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9"); resp.StatusCode != http.StatusOK {
 		t.Errorf("a port that opens late: %d", resp.StatusCode)
