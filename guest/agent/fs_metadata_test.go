@@ -31,11 +31,9 @@ func TestMetadataIsInE2BsAttributes(t *testing.T) {
 			t.Errorf("%s: metadata is %v, not %v", what, got, m)
 		}
 	}
-	set("user.brig.author", "of old")
-	set("user.brig.old", "yes")
 	set("user.e2b.author", "a program")
 	set("user.other", "no")
-	want("set by a program", map[string]string{"author": "a program", "old": "yes"})
+	want("set by a program", map[string]string{"author": "a program"})
 
 	if err := setMetadata(f, map[string]string{"old": "new", "stage": "written"}); err != nil {
 		t.Fatal(err)
