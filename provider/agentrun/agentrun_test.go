@@ -3,6 +3,7 @@ package agentrun_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -81,6 +82,17 @@ func TestPrograms(t *testing.T) {
 	providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
 		return w.Run(ctx, "x", p, brig.IO{})
 	})
+	// Some programs count on a folder for what they leave.
+	for _, p := range []brig.Program{
+		python("def main():\n    open('artifacts/a.csv', 'w').write('a')\n"),
+		{Language: brig.JavaScript, Code: "function main() { require('fs').writeFileSync('artifacts/a.csv', 'a'); return 1 }"},
+	} {
+		p.Arguments, p.Artifacts = json.RawMessage("{}"), true
+		o, err := w.Run(t.Context(), "x", p, brig.IO{})
+		if err != nil || len(o.Artifacts) != 1 || string(o.Artifacts[0].Data) != "a" {
+			t.Errorf("%s: %+v, %v", p.Language, o, err)
+		}
+	}
 }
 
 // The steps of one run, in their order; the second finds the template.

@@ -138,10 +138,6 @@ func corpus() []sample {
 		p.Language = brig.JavaScript
 		return p
 	}
-	counting := func(p brig.Program) brig.Program {
-		p.Artifacts = true
-		return p
-	}
 	var lines strings.Builder
 	for i := range 5000 {
 		lines.WriteString("line " + strings.Repeat("x", i%30) + "\n")
@@ -156,7 +152,6 @@ func corpus() []sample {
 		{name: "both streams", program: python("import sys\nprint('añb 🎉')\nprint('warned', file=sys.stderr)\nsys.stdout.write('no newline')\n", ""), stdout: "añb 🎉\nno newline", stderr: "warned\n"},
 		{name: "much output", program: python("print(''.join('line %s\\n' % ('x' * (i % 30)) for i in range(5000)), end='')\n", ""), stdout: lines.String()},
 		{name: "artifacts", program: python("import os\n\ndef main():\n    os.makedirs('artifacts', exist_ok=True)\n    with open('artifacts/table.csv', 'wb') as f:\n        f.write(b'a,b\\n\\x00\\xff\\n')\n    with open('artifacts/no.exe', 'w') as f:\n        f.write('no')\n    return ['done']\n", `{}`), value: `["done"]`, artifacts: map[string]string{"table.csv": "a,b\n\x00\xff\n"}},
-		{name: "artifacts that are there", program: counting(python("def main():\n    with open('artifacts/table.csv', 'wb') as f:\n        f.write(b'a,b\\n\\x00\\xff\\n')\n    with open('artifacts/no.exe', 'w') as f:\n        f.write('no')\n    return ['done']\n", `{}`)), value: `["done"]`, artifacts: map[string]string{"table.csv": "a,b\n\x00\xff\n"}},
 		{name: "JavaScript", program: node("function main({items}) {\n  console.log('items', items.length);\n  return items.filter((x) => x % 2).map((x) => ({x, square: x * x}));\n}\n", `{"items":[1,2,3]}`), stdout: "items 3\n", value: `[{"x":1,"square":1},{"x":3,"square":9}]`},
 		{name: "JavaScript that waits", program: node("async function main() {\n  await new Promise((done) => setTimeout(done, 10));\n  console.error('late');\n  return null;\n}\n", `{}`), stderr: "late\n", value: `null`},
 		{name: "JavaScript without a value", program: node("console.log([1, 2].map((x) => x + 1).join());\n", ""), stdout: "2,3\n"},
