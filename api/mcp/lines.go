@@ -83,14 +83,14 @@ func (l *lines) next() ([]byte, error) {
 // check counts the requests of a line, or says what is wrong with it, in
 // JSON-RPC's numbers. What is wrong is answered once.
 func check(line []byte) (asked int, code int64, err error) {
-	if !json.Valid(line) {
+	if !json.Valid(line) { // the library does not mind what comes behind a message
 		return 1, jsonrpc.CodeParseError, errors.New("the line is not JSON")
 	}
-	all := []json.RawMessage{line}
-	if line[0] == '[' {
-		if err := json.Unmarshal(line, &all); err != nil || len(all) == 0 {
-			return 1, jsonrpc.CodeInvalidRequest, errors.New("there is nothing in the batch")
-		}
+	var all []json.RawMessage // of their own: line is handed on
+	if line[0] != '[' {
+		all = append(all, line)
+	} else if err := json.Unmarshal(line, &all); err != nil || len(all) == 0 {
+		return 1, jsonrpc.CodeInvalidRequest, errors.New("there is nothing in the batch")
 	}
 	for _, raw := range all {
 		m, err := jsonrpc.DecodeMessage(raw)

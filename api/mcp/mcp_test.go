@@ -370,6 +370,8 @@ func TestServeGoesOnAfterNonsense(t *testing.T) {
 		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `"code":-32600,`},
 		{"[]", `"code":-32600,`},
 		{"[7]", `"code":-32600,`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"} x`, `"code":-32700,`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{}`, `"code":-32700,`},
 		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`, `"id":1,"result":`},
 		{strings.Repeat("x", 1<<20), `"code":-32700,`},
 		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2,"result":`},
@@ -382,6 +384,32 @@ func TestServeGoesOnAfterNonsense(t *testing.T) {
 		}
 	}
 	write.Close()
+	if err := within(t, served, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A batch is handed on as it came, and answered in one line.
+func TestServeAnswersABatch(t *testing.T) {
+	const file = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+[{"jsonrpc":"2.0","id":"first","method":"ping"},{"jsonrpc":"2.0","id":"second","method":"tools/list"}]
+{"jsonrpc":"2.0","id":"last","method":"ping"}`
+	read, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, io.NopCloser(strings.NewReader(file)), out)
+		out.Close()
+	}()
+	said, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"first", "second", "last"} {
+		if !strings.Contains(string(said), `"id":"`+id+`","result":`) {
+			t.Errorf("%s is not answered:\n%.500s", id, said)
+		}
+	}
 	if err := within(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
