@@ -223,7 +223,6 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 	}
 }
 
-// await1 waits until a sandbox waits.
 // await1 waits for a sandbox with an interpreter of Python: one that waits for
 // commands is no use to a program.
 func (s *server) await1() {

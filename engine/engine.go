@@ -263,6 +263,17 @@ func gone(in brig.Instance) bool {
 	}
 }
 
+// awaitEnd gives a machine in which something broke the time to turn out to have
+// ended.
+func (e *Engine) awaitEnd(ctx context.Context, in brig.Instance, most time.Duration) {
+	select {
+	case <-in.Done():
+	case <-time.After(most):
+	case <-ctx.Done():
+	case <-e.ctx.Done():
+	}
+}
+
 // adopt takes a machine into the list, of which at has one more user, and
 // watches for its end.
 func (e *Engine) adopt(r *brig.Record, at *member, in brig.Instance) {

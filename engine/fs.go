@@ -34,12 +34,7 @@ func (f files) do(ctx context.Context, op brig.Op, paths []brig.Path, g func(bri
 		if brig.KindOf(err) == brig.Internal {
 			// Perhaps its machine dies: whoever kills a sandbox ends its agent
 			// first. Who is told so then finds it dead.
-			select {
-			case <-in.Done():
-			case <-time.After(lostTime):
-			case <-ctx.Done():
-			case <-f.e.ctx.Done():
-			}
+			f.e.awaitEnd(ctx, in, lostTime)
 		}
 		return err
 	}, func(v *visit) { v.sayPaths(op, paths) })

@@ -138,11 +138,7 @@ func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *proc
 			return
 		case err != nil:
 			// Its machine dies. Who is told so finds it dead.
-			select {
-			case <-in.Done():
-			case <-time.After(stopTime):
-			case <-e.ctx.Done():
-			}
+			e.awaitEnd(e.ctx, in, stopTime)
 			p.tape.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
 			e.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
 		default:

@@ -69,10 +69,13 @@ func TestUnknownCommands(t *testing.T) {
 			t.Errorf("brig %s: %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
 		}
 	}
-	for _, args := range [][]string{{"sandbox"}, {"help"}, {"help", "sandbox"}, {"help", "help"}, {"help", "completion", "bash"}} {
+	for _, c := range []struct{ args, want string }{
+		{"sandbox", "Available Commands"}, {"help", "Available Commands"}, {"help sandbox", "Available Commands"},
+		{"help help", "brig help [command]"}, {"help completion bash", "brig completion bash"},
+	} {
 		var out, errs bytes.Buffer
-		if code := execute(args, strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), "Usage:") {
-			t.Errorf("brig %s: %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
+		if code := execute(strings.Fields(c.args), strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), c.want) {
+			t.Errorf("brig %s: %d, %s%s", c.args, code, out.String(), errs.String())
 		}
 	}
 }

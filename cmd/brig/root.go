@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -96,13 +95,8 @@ func strictHelp(help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
 	help.RunE = func(help *cobra.Command, args []string) error {
-		about := help.Root()
-		for _, word := range args {
-			next := slices.IndexFunc(about.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
-			if next < 0 {
-				return noCommand(about, word)
-			}
-			about = about.Commands()[next]
+		if about, rest, _ := help.Root().Find(args); len(rest) > 0 {
+			return noCommand(about, rest[0])
 		}
 		show(help, args)
 		return nil

@@ -19,9 +19,7 @@ func TestMetadataIsInE2BsAttributes(t *testing.T) {
 	defer f.Close()
 	set := func(attribute, value string) {
 		t.Helper()
-		if err := syscall.Setxattr(name, attribute, []byte(value), 0); err == syscall.ENOTSUP {
-			t.Skip("this file system keeps no attributes")
-		} else if err != nil {
+		if err := syscall.Setxattr(name, attribute, []byte(value), 0); err != nil {
 			t.Fatal(err)
 		}
 	}

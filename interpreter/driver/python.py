@@ -114,7 +114,7 @@ class Channel:
         os.set_inheritable(fd, False)
         self.fd = fd
         self.rest = b""
-        self.held = ""
+        self.held = b""
         self.lock = _thread.allocate_lock()
         self.main = _thread.get_ident()
         self.ident = _thread.get_ident
@@ -130,17 +130,17 @@ class Channel:
 
     def hold(self, message):
         """Say a message with the next one, which comes in a moment."""
-        self.held += encode(message) + "\n"
+        self.held += (encode(message) + "\n").encode("ascii")
 
     def say(self, message, lost=1):
         """Tell the host, or exit with the code lost when there is none."""
         if self.fd < 0:
             return
-        body = encode(message) + "\n"
+        body = (encode(message) + "\n").encode("ascii")
         quiet = Quiet() if not deaf and self.ident() == self.main else None
         place = standing() if message["type"] == "display" else ""
-        text, self.held = self.held + place + body, ""
-        data = memoryview(text.encode("ascii", "replace"))
+        held, self.held = self.held, b""
+        data = memoryview(held + place.encode("ascii") + body)
         try:
             with self.lock:
                 while data:
@@ -217,17 +217,15 @@ class Quiet:
 def strike_again(unraisable, others=sys.unraisablehook):
     """Send an interrupt again that was raised where Python lets go of it, such as
     in a callback of an import: nobody has heard of it."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        return others(unraisable)
+    import _thread
+    import time
 
     def later():
-        import time
-
         time.sleep(0.02)  # what has let go of it is over by then
         os.kill(os.getpid(), 2)
 
-    import _thread
-
+    if unraisable.exc_type is not KeyboardInterrupt:
+        return others(unraisable)
     _thread.start_new_thread(later, ())
 
 
@@ -478,7 +476,8 @@ def program(order, channel):
     try:
         enter(order)
         search_path(order.get("env"))
-        tray = lay_out("artifacts") if order.get("artifacts") else None
+        if order.get("artifacts"):
+            tray = lay_out("artifacts")
         confine(order.get("limits"))
         fork_by_default()
         # Lines appear when they are printed, also when time runs out.

@@ -34,8 +34,8 @@ type watchers struct {
 type watcher struct {
 	cancel context.CancelFunc
 	events []*pb.FilesystemEvent
-	held   int // bytes of events
-	heard  time.Time
+	held   int       // bytes of events
+	heard  time.Time // when the last of them came
 	timer  *time.Timer
 }
 
