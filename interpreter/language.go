@@ -3,7 +3,9 @@ package interpreter
 import (
 	"embed"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/brig-run/brig"
 )
@@ -63,17 +65,25 @@ func Jupyter(l brig.Language) Language {
 // wireAgent is the agent's own program: it drives shells itself.
 const wireAgent = "/proc/1/exe"
 
-// files returns the drivers whose names begin with prefix.
+// files returns the drivers whose names begin with prefix. Callers share their
+// bytes, which every run would copy otherwise.
 func files(prefix string) []brig.File {
+	var out []brig.File
+	for _, f := range readDrivers() {
+		if strings.HasPrefix(f.Path, prefix) {
+			out = append(out, f)
+		}
+	}
+	return slices.Clip(out)
+}
+
+var readDrivers = sync.OnceValue(func() []brig.File {
 	entries, err := drivers.ReadDir("driver")
 	if err != nil {
 		return nil // embedded: it is there
 	}
 	var out []brig.File
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
 		b, err := drivers.ReadFile(path.Join("driver", e.Name()))
 		if err != nil {
 			continue
@@ -81,4 +91,4 @@ func files(prefix string) []brig.File {
 		out = append(out, brig.File{Path: e.Name(), Data: b})
 	}
 	return out
-}
+})
