@@ -6,52 +6,12 @@ import (
 	"slices"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // The clones below share no memory with what they copy, keep nil apart from
 // empty, and turn every time into UTC. storetest fills every field there is,
 // so a field that is added to the nouns and forgotten here fails a test.
-
-func cloneRecord(r *brig.Record) *brig.Record {
-	c := *r
-	c.Spec.Env = maps.Clone(r.Spec.Env)
-	c.Spec.Labels = maps.Clone(r.Spec.Labels)
-	c.Spec.Egress.Rules = slices.Clone(r.Spec.Egress.Rules)
-	for i, rule := range c.Spec.Egress.Rules {
-		c.Spec.Egress.Rules[i].Ports = slices.Clone(rule.Ports)
-		c.Spec.Egress.Rules[i].Methods, c.Spec.Egress.Rules[i].Paths = slices.Clone(rule.Methods), slices.Clone(rule.Paths)
-	}
-	c.Spec.Require = maps.Clone(r.Spec.Require)
-	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
-	c.Spec.Workspace.Prefixes = slices.Clone(r.Spec.Workspace.Prefixes)
-	c.Spec.Workspace.Capture = slices.Clone(r.Spec.Workspace.Capture)
-	if r.Spec.Command != nil {
-		cmd := cloneCommand(*r.Spec.Command)
-		c.Spec.Command = &cmd
-	}
-	c.Created, c.Expires, c.Ended = r.Created.UTC(), r.Expires.UTC(), r.Ended.UTC()
-	if r.Exit != nil {
-		exit := *r.Exit
-		exit.At = exit.At.UTC()
-		c.Exit = &exit
-	}
-	c.Notes = slices.Clone(r.Notes)
-	c.Enforcement = maps.Clone(r.Enforcement)
-	for area, x := range c.Enforcement {
-		x.Gaps, x.Evidence, x.At = slices.Clone(x.Gaps), slices.Clone(x.Evidence), x.At.UTC()
-		c.Enforcement[area] = x
-	}
-	c.Spec.Placement.Regions = slices.Clone(r.Spec.Placement.Regions)
-	c.Route.Attempts = slices.Clone(r.Route.Attempts)
-	c.Handle.State = bytes.Clone(r.Handle.State)
-	return &c
-}
-
-func cloneCommand(c brig.Command) brig.Command {
-	c.Argv = slices.Clone(c.Argv)
-	c.Env = maps.Clone(c.Env)
-	return c
-}
 
 func cloneResult(r brig.Result) brig.Result {
 	r.Stdout, r.Stderr = cloneOutput(r.Stdout), cloneOutput(r.Stderr)
@@ -66,7 +26,7 @@ func cloneOutput(o brig.Output) brig.Output {
 
 func cloneExec(x *brig.Execution) *brig.Execution {
 	c := *x
-	c.Command = cloneCommand(x.Command)
+	c.Command = contract.CloneCommand(x.Command)
 	c.Result = cloneResult(x.Result)
 	return &c
 }

@@ -35,7 +35,7 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 		next = contract.Place{Created: page[limit-1].Created, ID: page[limit-1].ID}.Cursor()
 	}
 	for i, r := range page {
-		page[i] = cloneRecord(r)
+		page[i] = contract.CloneRecord(r)
 	}
 	return page, next, nil
 }

@@ -27,7 +27,7 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	if exists {
 		delete(s.names, name{old.Tenant, old.Spec.Name})
 	}
-	kept := cloneRecord(r)
+	kept := contract.CloneRecord(r)
 	kept.Rev++
 	s.records[r.ID], s.names[key] = kept, r.ID
 	s.note(events)
@@ -43,10 +43,10 @@ func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record,
 	defer s.mu.Unlock()
 	// An id names its sandbox for ever, so it wins over an equal name.
 	if r, ok := s.records[brig.ID(nameOrID)]; ok && r.Tenant == tenant {
-		return cloneRecord(r), nil
+		return contract.CloneRecord(r), nil
 	}
 	if id, ok := s.names[name{tenant, nameOrID}]; ok {
-		return cloneRecord(s.records[id]), nil
+		return contract.CloneRecord(s.records[id]), nil
 	}
 	return nil, contract.NoSandbox(nameOrID)
 }
@@ -71,7 +71,7 @@ func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 	}
 	all := make([]*brig.Record, 0, len(s.records))
 	for _, r := range s.records {
-		all = append(all, cloneRecord(r))
+		all = append(all, contract.CloneRecord(r))
 	}
 	s.mu.Unlock()
 	for _, r := range all {
