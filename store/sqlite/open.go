@@ -58,7 +58,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 		return nil, err
 	}
 	synced := true // as connect sets it
-	s := &Store{Now: time.Now, synced: &synced, flusher: &flusher{log: path + "-wal"}}
+	s := &Store{Now: time.Now, synced: &synced, known: &known{}, flusher: &flusher{log: path + "-wal"}}
 	if s.writer, err = connect(path, 1, "_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1"); err != nil {
 		return nil, err
 	}

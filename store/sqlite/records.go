@@ -79,7 +79,13 @@ func (t *tx) putLabels(r *brig.Record) error {
 // Get implements brig.Store.
 func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	// An id names its sandbox for ever, so it wins over an equal name.
-	r, err := scan[brig.Record](s.asked[selectSandbox].QueryRowContext(ctx, tenant, name))
+	var doc string
+	var data []byte
+	var r *brig.Record
+	err := s.asked[selectSandbox].QueryRowContext(ctx, tenant, name).Scan(&doc, &data)
+	if err == nil {
+		r, err = s.known.record(doc, data)
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoSandbox(name)
 	}

@@ -33,6 +33,7 @@ type Store struct {
 	// ready are the statements of writes, and asked the reads of every call.
 	// SQLite spends as long on reading one as on carrying it out.
 	ready, asked map[string]*sql.Stmt
+	known        *known
 	// soon says that writes do not wait for the disk; synced is what the
 	// writer's connection is set to, for whoever holds that.
 	soon    bool

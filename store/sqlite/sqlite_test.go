@@ -99,6 +99,9 @@ func TestShared(t *testing.T) {
 	if err := b.Put(ctx, stale); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("a stale Put through the other store: %v", err)
 	}
+	if now, err := b.Get(ctx, "t", "n1"); err != nil || now.Rev != r.Rev {
+		t.Errorf("after a Put through the other store: %+v, %v", now, err)
+	}
 	done := make(chan error, 2)
 	for i, s := range []*sqlite.Store{a, b} {
 		go func() {
