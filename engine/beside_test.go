@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,4 +106,62 @@ func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// wholeStore notes how many events each write through Soon brought.
+type wholeStore struct {
+	brig.Store
+	soon  bool
+	wrote *[]int
+	fail  *error
+}
+
+func (s wholeStore) Soon() brig.Store { s.soon = true; return s }
+
+func (s wholeStore) Append(ctx context.Context, events ...brig.Event) error {
+	if s.soon {
+		if *s.fail != nil {
+			return *s.fail
+		}
+		*s.wrote = append(*s.wrote, len(events))
+	}
+	return s.Store.Append(ctx, events...)
+}
+
+// Of a cell that nobody listens to and that is over at once, the intent is
+// written with the outcome; of one that takes longer while it runs.
+func TestIntentWithTheOutcome(t *testing.T) {
+	var wrote []int
+	var fail error
+	store := mem.New()
+	bubble(t, engine.Options{Store: wholeStore{Store: store, wrote: &wrote, fail: &fail}}, func(t *testing.T, h *house, p *tricky) {
+		ctx := as(t, brig.Operator)
+		if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			source string
+			wrote  []int
+		}{{"echo hi", []int{2}}, {"sleep 1", []int{1, 1}}} {
+			wrote = nil
+			begun := time.Now()
+			if _, err := h.RunCode(ctx, "box", brig.Code{Source: c.source}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(wrote, c.wrote) {
+				t.Errorf("%s: writes of %d events, not %d", c.source, wrote, c.wrote)
+			}
+			events, err := store.Events(ctx, 2)
+			if err != nil || len(events) < 2 || events[0].Phase != brig.Finish || events[1].Phase != brig.Intent || !events[1].At.Equal(begun) {
+				t.Errorf("%s: on record are %+v, %v", c.source, events, err)
+			}
+		}
+		fail = errors.New("the disk is full")
+		for _, source := range []string{"echo hi", "sleep 1"} {
+			if _, err := h.RunCode(ctx, "box", brig.Code{Source: source}, nil); err == nil {
+				t.Errorf("%s is acknowledged, and not on record", source)
+			}
+		}
+		h.Close()
+	})
 }

@@ -21,7 +21,10 @@ const heedTime = 2 * time.Second
 
 // RunCode implements brig.Service.
 func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (_ *brig.CodeResult, err error) {
-	v, err := e.enter(ctx, brig.OpRunCode, name, func(v *visit) { v.sayCode(code.Language, code.Source) })
+	v, err := e.enter(ctx, brig.OpRunCode, name, func(v *visit) {
+		v.sayCode(code.Language, code.Source)
+		v.mute = on == nil
+	})
 	if err != nil {
 		return nil, err
 	}
