@@ -254,7 +254,7 @@ class Shell:
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = ast.Expression(tree.body.pop().value)
-        parts = [self.compile(tree, name, "exec")]
+        parts = [self.compile(tree, name, "exec")] if tree.body or last is None else []
         if last is not None:
             parts.append(self.compile(last, name, "eval"))
         if any(part.co_flags & CO_COROUTINE for part in parts):

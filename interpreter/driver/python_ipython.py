@@ -29,6 +29,11 @@ class Hook(DisplayHook):
     def log_output(self, format_dict):
         """There is no log."""
 
+    def quiet(self):
+        """Tell whether the cell ends in a semicolon, for which it is read whole."""
+        cells = self.shell.history_manager.input_hist_parsed
+        return ";" in (cells[-1] if len(cells) else "") and super().quiet()
+
     def finish_displayhook(self):
         """Nothing was written that had to be finished."""
 
@@ -67,6 +72,23 @@ class Formatter(DisplayFormatter):
         if self.ipython_display_formatter.type_printers or self.mimebundle_formatter.type_printers:
             return True
         return any(kind in f.type_printers for name, f in self.formatters.items() if name != "text/plain")
+
+
+# What lines in IPython's own syntax have, somewhere or at their beginning.
+MARKS = re.compile(r"[%!?]|^\s*[,;/]")
+
+
+def plain_python(manager):
+    """Spare cells without any of IPython's own syntax the search for it, which
+    reads them token by token."""
+    search, known = manager.do_token_transforms, list(manager.token_transformers)
+
+    def do_token_transforms(lines):
+        if manager.token_transformers == known and not any(map(MARKS.search, lines)):
+            return lines
+        return search(lines)
+
+    manager.do_token_transforms = do_token_transforms
 
 
 class Exit(ExitAutocall):
@@ -140,6 +162,7 @@ def open_shell(channel, base):
                 installed=self.installed,
             )
             self.ipython.loop_runner = self.tasks.wait
+            plain_python(self.ipython.input_transformer_manager)
             warnings.filterwarnings("ignore", message="To exit: use")
 
         def execute(self, source):

@@ -27,8 +27,14 @@ METHODS = {
 }
 
 
+# Types whose values have no form but their text.
+SIMPLE = (int, float, bool, complex, str, bytes, type(None))
+
+
 def forms(value):
     """All forms of a value. One that cannot be made is left out."""
+    if type(value) in SIMPLE:
+        return {"text/plain": text(value)}
     found = {}
     if not isinstance(value, type):
         bundle = call(value, "_repr_mimebundle_")
