@@ -205,7 +205,7 @@ func (v *visit) writeBeside(f func() error) {
 	v.beside = sync.OnceValue(func() error { return <-done })
 }
 
-// writeSoon has write write the intent in a moment, beside the call. A call that
+// writeSoon calls write, which writes the intent, in a moment beside the call. One that
 // is over by then writes it with its outcome: one commit less, for cells that
 // take as long as a commit does.
 func (v *visit) writeSoon(intent brig.Event, write func() error) {
