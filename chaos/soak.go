@@ -107,7 +107,7 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 		l.mu.Lock()
 		s := Sample{At: time.Since(begin), usage: usageOf(o.Server.PID), Runs: l.counts.Runs}
 		l.mu.Unlock()
-		s.Goroutines, s.P50, s.P99 = o.Goroutines(work), Percentile(took, 50), Percentile(took, 99)
+		s.Goroutines, s.P50, s.P99 = o.Goroutines(ctx), Percentile(took, 50), Percentile(took, 99)
 		r.Samples = append(r.Samples, s)
 		o.Say("%v: %d runs, p50 %v, p99 %v, %s, %d descriptors, %d goroutines", s.At.Round(time.Second), s.Runs,
 			s.P50.Round(time.Millisecond), s.P99.Round(time.Millisecond), brig.FormatBytes(s.RSS>>20<<20), s.Descriptors, s.Goroutines)
