@@ -42,7 +42,7 @@ type ruleConfig struct {
 	Threshold *float64  `yaml:"threshold"`
 	Window    *duration `yaml:"window"`
 	For       *duration `yaml:"for"`
-	Least     *int64    `yaml:"least"`
+	Least     *whole    `yaml:"least"`
 	Off       bool      `yaml:"off"`
 }
 
@@ -69,7 +69,7 @@ func (c *alertsConfig) rules() ([]alert.Rule, error) {
 			r.Threshold = *change.Threshold
 		}
 		if change.Least != nil {
-			r.Least = *change.Least
+			r.Least = int64(*change.Least)
 		}
 		if change.Window != nil && r.Window == 0 {
 			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s.window: it looks at a moment", name).WithHint("leave it out, or set for")

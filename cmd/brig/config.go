@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ type config struct {
 		Memory size `yaml:"memory"`
 		// Size is how many sandboxes of the image host wait for Python, with
 		// default limits; -1 is no pool at all.
-		Size int `yaml:"size"`
+		Size whole `yaml:"size"`
 		// Warm are further kinds that wait at all times.
 		Warm []warm `yaml:"warm"`
 	} `yaml:"pool"`
@@ -132,8 +133,8 @@ type config struct {
 	Region string `yaml:"region"`
 	// Quota is that of tenants that are made without one.
 	Quota struct {
-		Sandboxes  int     `yaml:"sandboxes"`
-		Executions int     `yaml:"executions"`
+		Sandboxes  whole   `yaml:"sandboxes"`
+		Executions whole   `yaml:"executions"`
 		Rate       float64 `yaml:"rate"`
 		Workspaces size    `yaml:"workspaces"`
 	} `yaml:"quota"`
@@ -149,7 +150,7 @@ type warm struct {
 	Image    string `yaml:"image"`
 	Language string `yaml:"language"`
 	Limits   sizes  `yaml:"limits"`
-	Count    int    `yaml:"count"`
+	Count    whole  `yaml:"count"`
 }
 
 // defaultPool is how many sandboxes wait of a server that was told nothing.
@@ -164,7 +165,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 	if o.Memory == 0 {
 		o.Memory = totalMemory() / 10
 	}
-	n := c.Pool.Size
+	n := int(c.Pool.Size)
 	if n == 0 {
 		n = defaultPool
 	}
@@ -189,7 +190,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 			told := brig.AsError(err)
 			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, told.Field, told.Message).WithHint("%s", told.Hint)
 		}
-		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: w.Count})
+		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: int(w.Count)})
 	}
 	return o, nil
 }
@@ -197,8 +198,8 @@ func (c *config) pool() (engine.PoolOptions, error) {
 // quota is that of new tenants.
 func (c *config) quota() brig.Quota {
 	q := brig.DefaultQuota()
-	pick(&q.Sandboxes, c.Quota.Sandboxes)
-	pick(&q.Executions, c.Quota.Executions)
+	pick(&q.Sandboxes, int(c.Quota.Sandboxes))
+	pick(&q.Executions, int(c.Quota.Executions))
 	pick(&q.Rate, c.Quota.Rate)
 	pick(&q.Workspaces, int64(c.Quota.Workspaces))
 	return q
@@ -216,8 +217,8 @@ func (c *config) images() image.Options {
 type sizes struct {
 	Memory    size    `yaml:"memory"`
 	CPUs      float64 `yaml:"cpus"`
-	Processes int     `yaml:"processes"`
-	OpenFiles int     `yaml:"open_files"`
+	Processes whole   `yaml:"processes"`
+	OpenFiles whole   `yaml:"open_files"`
 	Disk      size    `yaml:"disk"`
 	Output    size    `yaml:"output"`
 }
@@ -231,6 +232,20 @@ func (s *size) UnmarshalYAML(into func(any) error) error {
 		n, err := wire.ParseSize(text)
 		*s = size(n)
 		return err
+	})
+}
+
+// whole is a whole number: the library would cut what is behind its point.
+type whole int64
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (w *whole) UnmarshalYAML(into func(any) error) error {
+	return word(into, func(text string) error {
+		n, err := strconv.ParseInt(text, 0, 64)
+		if *w = whole(n); err != nil {
+			return errors.New("must be a whole number such as 4")
+		}
+		return nil
 	})
 }
 
@@ -310,8 +325,8 @@ func (c *config) bounds() brig.Bounds {
 func set(l *brig.Limits, s sizes) {
 	pick(&l.Memory, int64(s.Memory))
 	pick(&l.CPUs, s.CPUs)
-	pick(&l.Processes, s.Processes)
-	pick(&l.OpenFiles, s.OpenFiles)
+	pick(&l.Processes, int(s.Processes))
+	pick(&l.OpenFiles, int(s.OpenFiles))
 	pick(&l.Disk, int64(s.Disk))
 	pick(&l.Output, int64(s.Output))
 }

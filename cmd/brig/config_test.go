@@ -30,6 +30,10 @@ func TestConfigNamesTheField(t *testing.T) {
 		"limits: {max: {disk: [1]}}":                                          "[1:22]",
 		"lease: {default: 10}":                                                "[1:18] lease.default: must be a duration",
 		"pool: {warm: [{image: host, count: 1, limits: {memory: lots}}]}":     "pool.warm[0].limits.memory: must be a size",
+		"pool: {size: 2.7}":                                                   "[1:14] pool.size: must be a whole number",
+		"quota: {sandboxes: many}":                                            "[1:20] quota.sandboxes: must be a whole number",
+		"limits: {max: {processes: [1]}}":                                     "[1:27]",
+		"pool: {warm: [{image: host, count: 1e3}]}":                           "pool.warm[0].count: must be a whole number",
 		"lease: {default: 48h, max: 1h}":                                      "lease.default: 48h0m0s is out of bounds",
 		"timeout: {default: -1s}":                                             "timeout.default: -1s is out of bounds",
 		"pool: {warm: [{image: host, count: 1, limits: {memory: 1TiB}}]}":     "pool.warm[0].limits.memory: 1024GiB is out of bounds",
@@ -41,8 +45,9 @@ func TestConfigNamesTheField(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", text, e, want)
 		}
 	}
-	cfg, err := readConfig(t, "lease: {default: &d 90s, max: *d}\nlimits: {default: {memory: 536870912, disk: 1.5GiB}}\n")
-	if err != nil || cfg.Lease.Max.std() != 90*time.Second || cfg.Limits.Default.Memory != 512<<20 || cfg.Limits.Default.Disk != 3<<29 {
+	cfg, err := readConfig(t, "lease: {default: &d 90s, max: *d}\nlimits: {default: {memory: 536870912, disk: 1.5GiB, processes: 0x40}}\npool: {size: -1}\n")
+	if err != nil || cfg.Lease.Max.std() != 90*time.Second || cfg.Limits.Default.Memory != 512<<20 || cfg.Limits.Default.Disk != 3<<29 ||
+		cfg.Limits.Default.Processes != 64 || cfg.Pool.Size != -1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 }

@@ -42,7 +42,7 @@ type providersConfig struct {
 		Config map[string]any `yaml:"config"`
 		Terms  struct {
 			Region string  `yaml:"region"`
-			Max    int     `yaml:"max"`
+			Max    whole   `yaml:"max"`
 			Second float64 `yaml:"second"`
 		} `yaml:"terms"`
 	} `yaml:"configure"`
@@ -91,7 +91,7 @@ func (c *providersConfig) first(ctx context.Context, store brig.Store, e *engine
 			continue
 		}
 		given := c.Configure[id]
-		in := brig.ProviderConfig{ID: id, Terms: &brig.Terms{Region: given.Terms.Region, Max: given.Terms.Max, Second: given.Terms.Second}}
+		in := brig.ProviderConfig{ID: id, Terms: &brig.Terms{Region: given.Terms.Region, Max: int(given.Terms.Max), Second: given.Terms.Second}}
 		if len(given.Config) > 0 {
 			if in.Config, err = json.Marshal(given.Config); err != nil {
 				return brig.Errorf(brig.InvalidConfig, "providers.configure.%s.config is not what JSON can be", id).WithHint("give text, numbers, true or false, and lists of text").Because(err)

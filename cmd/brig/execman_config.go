@@ -22,7 +22,7 @@ type execmanConfig struct {
 	// Tenant is for whom programs run.
 	Tenant string `yaml:"tenant"`
 	// Pool is how many of a language run at once, and wait to be used.
-	Pool int `yaml:"pool"`
+	Pool whole `yaml:"pool"`
 	// Timeout and Memory are those of every program.
 	Timeout duration `yaml:"timeout"`
 	Memory  size     `yaml:"memory"`
@@ -47,7 +47,7 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	}
 	o := execman.Options{
 		Actor:   brig.Actor{Name: "execman", Tenant: cmp.Or(e.Tenant, tenant), Role: brig.Member},
-		Pool:    cmp.Or(e.Pool, execman.DefaultPool),
+		Pool:    cmp.Or(int(e.Pool), execman.DefaultPool),
 		Timeout: cmp.Or(e.Timeout.std(), execman.DefaultTimeout),
 		Limits:  brig.Limits{Memory: int64(cmp.Or(e.Memory, defaultExecmanMemory))},
 		Images:  map[brig.Language]string{brig.Python: e.PythonImage, brig.JavaScript: e.NodeImage},
@@ -107,7 +107,7 @@ func (e *execmanConfig) fromEnvironment(env func(string) string) error {
 		if err != nil || n < 1 || n > maxExecmanPool {
 			return wrong("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", "give 1 to 100")
 		}
-		e.Pool = n
+		e.Pool = whole(n)
 	}
 	if s := env("SANDBOX_TIMEOUT"); s != "" && e.Timeout == 0 {
 		d, err := time.ParseDuration(s)

@@ -47,7 +47,7 @@ the next one finds them again.`,
 				cfg.Listen = listen
 			}
 			if cmd.Flags().Changed("pool") {
-				if cfg.Pool.Size = pool; pool == 0 {
+				if cfg.Pool.Size = whole(pool); pool == 0 {
 					cfg.Pool.Size = -1
 				}
 			}
