@@ -154,6 +154,10 @@ var pythonCells = []cellCase{
 	{name: "pip", code: "%pip --version", stdout: "~pip "},
 	{name: "reset", code: "%reset -f"},
 	{name: "was reset", code: "x", error: "NameError", value: "~'x'"},
+	{
+		name: "a long result is cut as IPython cuts it", flavor: "ipython",
+		code: "list(range(10**6))", result: "~ 999,\n ...]",
+	},
 }
 
 func TestPythonCells(t *testing.T) {

@@ -204,5 +204,4 @@ def settings():
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.xmode = "Context"
-    config.PlainTextFormatter.max_seq_length = 0
     return config
