@@ -12,8 +12,9 @@ import (
 // mostly as it was; to decode it takes longer than to find it. It is the file that
 // says what is so: other processes may write it.
 type known struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	docs map[string]decoded
+	size int // of the documents, with their data
 }
 
 type decoded struct {
@@ -21,8 +22,12 @@ type decoded struct {
 	record *brig.Record
 }
 
-// maxKnown is how many documents are remembered, of some kilobytes each.
-const maxKnown = 1000
+// What is remembered, in bytes: sandboxes may have a megabyte of environment, and
+// each change makes another document.
+const (
+	maxKnown    = 8 << 20
+	maxKnownDoc = 64 << 10
+)
 
 // record is decode for a sandbox.
 func (k *known) record(doc string, data []byte) (*brig.Record, error) {
@@ -36,10 +41,14 @@ func (k *known) record(doc string, data []byte) (*brig.Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	size := len(doc) + len(data)
+	if size > maxKnownDoc {
+		return r, nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.docs == nil || len(k.docs) >= maxKnown {
-		k.docs = map[string]decoded{}
+	if k.size += size; k.docs == nil || k.size > maxKnown {
+		k.docs, k.size = map[string]decoded{}, size
 	}
 	k.docs[doc] = decoded{data, r}
 	return contract.CloneRecord(r), nil
