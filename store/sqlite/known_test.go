@@ -12,7 +12,7 @@ import (
 func TestKnownIsBounded(t *testing.T) {
 	for name, n := range map[string]int{"small": 5000, "large": maxKnownDoc} {
 		k := &known{}
-		for i := range 2000 {
+		for i := range 12 << 20 / n {
 			r := &brig.Record{Rev: int64(i)}
 			r.Spec.Env = map[string]string{"X": strings.Repeat(strconv.Itoa(i%10), n)}
 			doc, data, err := encode(r)
