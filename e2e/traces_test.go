@@ -203,7 +203,7 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 	s.traced(t, "", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-6af7651916cd43dd8448eb211c80319c-"+parent+"-00", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-7af7651916cd43dd8448eb211c80319c-"+parent+"-01", "/v1/run", `{"command":["true"]}`)
-	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard") // what came before would be here by now
+	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard")                   // what came before would be here by now
 	if status, body := s.do("DELETE", "/v1/sandboxes/box", ""); status >= 300 { // it would outlive its server
 		t.Errorf("DELETE: %d %s", status, body)
 	}
