@@ -10,7 +10,7 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -path './u
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(BIN)/brig ## one static binary, bin/brig
 
@@ -43,16 +43,53 @@ demo: build ## run untrusted code in a real sandbox and show it
 	@./.ci/setup demo
 	@./.ci/demo $(BIN)/brig
 
-test: setup build ## the whole suite, race detector on, totals last
-	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) ./.ci/test
+test: setup test-programs ## the default suite; RUN=TestName runs one test
+	@$(BIN)/test/suite test $(if $(RUN),-run '$(RUN)')
 
-attack: setup build ## try to get out in every way that is known, and say what came of it
+test-all: setup test-programs ## everything at full size; PART='egress|docker' runs parts, RUN=TestName one test
+	@$(BIN)/test/suite all $(if $(PART),-part '$(PART)') $(if $(RUN),-run '$(RUN)')
+
+# Tests do not build. What they run is built here, with the same flags, so that
+# everything is compiled once.
+TESTS := $(BIN)/test
+test-programs: build ## the programs that tests run, in bin/test
+	@mkdir -p $(TESTS)
+	$(STATIC) -o $(TESTS)/suite ./.ci/suite
+	$(STATIC) -o $(TESTS)/image ./.ci/image
+	$(STATIC) -o $(TESTS)/probe ./e2e/probe
+	$(STATIC) -o $(TESTS)/runsc gvisor.dev/gvisor/runsc
+	$(STATIC),failpoints -o $(TESTS)/brig-failpoints ./cmd/brig
+	cd examples/go && CGO_ENABLED=0 go build -trimpath -o ../../$(TESTS)/grade .
+	cd tools/agentrun && CGO_ENABLED=0 go build -trimpath -o ../../$(TESTS)/agentrun-client .
+	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -c -o $(TESTS)/prefilter.test ./internal/prefilter
+	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -c -o $(TESTS)/e2e.test ./e2e
+
+# The server, the shim and the agent with the race detector. The agent runs in
+# images without a C library, so it is static. brig carries the others in it.
+RACE := $(BIN)/race
+RACED := CGO_ENABLED=1 go build -race -trimpath -ldflags '-linkmode external -extldflags "-static"' -tags grpcnotrace,osusergo,netgo
+race-programs: test-programs ## the programs of the part race, in bin/race
+	@mkdir -p $(RACE)/test
+	$(RACED) -o $(RACE)/brig-agent ./cmd/brig-agent
+	$(RACED),shim -o $(RACE)/brig-shim ./cmd/brig-shim
+	cp $(BIN)/brig-engine $(RACE)/brig-engine
+	for name in agent engine shim; do gzip -1 -n -c $(RACE)/brig-$$name > $(RACE)/brig-$$name.gz; done
+	printf '{"Replace":{"%s/brig-agent.gz":"%s/brig-agent.gz","%s/brig-engine.gz":"%s/brig-engine.gz","%s/brig-shim.gz":"%s/brig-shim.gz"}}' \
+		$(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) $(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) $(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) > $(RACE)/overlay.json
+	$(RACED) -overlay $(RACE)/overlay.json -o $(RACE)/brig ./cmd/brig
+	$(RACED),failpoints -overlay $(RACE)/overlay.json -o $(RACE)/test/brig-failpoints ./cmd/brig
+	for name in image probe runsc grade agentrun-client prefilter.test; do ln -sf ../../test/$$name $(RACE)/test/$$name; done
+	CGO_ENABLED=1 go test -race -trimpath -tags grpcnotrace -c -o $(RACE)/test/e2e.test ./e2e
+
+attack: setup test-programs ## try to get out in every way that is known, and say what came of it
 	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) go run ./.ci/attack
 
 lint: ## gofmt, vet, golangci-lint
 	@./.ci/lint
 
 package: build ## a Debian package, a container image and the Python package, in bin/
+	@mkdir -p $(TESTS)
+	@$(STATIC) -o $(TESTS)/image ./.ci/image
 	@./.ci/package $(BIN)
 
 bench: build ## measure against bare processes, runsc and docker
@@ -78,4 +115,4 @@ proto: ## regenerate what is generated of .proto files; needs protoc
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz ui/dist/assets ui/dist/index.html ui/dist/icon.svg
 
-.PHONY: help build console setup demo test attack lint package bench fuzz docs proto clean
+.PHONY: help build console setup demo test test-all test-programs race-programs attack lint package bench fuzz docs proto clean

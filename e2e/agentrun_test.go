@@ -18,6 +18,8 @@ import (
 
 // Programs come to the same in AgentRun, whose double runs them in sandboxes
 // and interpreters of this engine: the wrapper is one cell of a session.
+//
+//suite:part providers full
 func TestProgramsAtAgentRun(t *testing.T) {
 	e, ctx := newEngine(t)
 	box, err := e.Create(ctx, brig.Spec{})

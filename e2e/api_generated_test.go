@@ -139,6 +139,8 @@ func (d document) bodies(s schemaOf) map[string]string {
 // TestAPIGenerated asks every operation of the document with every field wrong in
 // every way, its path included. Nothing is the server's fault, and every answer
 // comes at once.
+//
+//suite:part core
 func TestAPIGenerated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of requests")
@@ -194,6 +196,8 @@ func TestAPIGenerated(t *testing.T) {
 }
 
 // TestAPIGeneratedControl: servers that fall over, or do not answer, are seen.
+//
+//suite:part core
 func TestAPIGeneratedControl(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

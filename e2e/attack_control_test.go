@@ -14,6 +14,8 @@ import (
 
 // The controls of the limits: where a limit is higher, the same program gets
 // beyond where it would have been stopped. So what stopped it is the limit.
+//
+//suite:part hostile
 func TestAttackExhaustControls(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -60,6 +62,8 @@ func TestAttackExhaustControls(t *testing.T) {
 }
 
 // The controls of memory, processors and output.
+//
+//suite:part hostile
 func TestAttackShareControls(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -111,6 +115,8 @@ func TestAttackShareControls(t *testing.T) {
 
 // The control of the hostile agent: what watches the heap sees a reader that
 // believes a length, and one that reads for ever.
+//
+//suite:part hostile
 func TestAttackHostileAgentControl(t *testing.T) {
 	for _, what := range []string{"huge", "endless"} {
 		peak, stop := watchHeap()

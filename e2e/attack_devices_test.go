@@ -33,6 +33,8 @@ type node struct {
 func (n node) MarshalJSON() ([]byte, error) { return json.Marshal([]any{n.kind, n.major, n.minor}) }
 
 // No device can be made, whatever it is a device of.
+//
+//suite:part hostile
 func TestAttackDevices(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())

@@ -15,6 +15,8 @@ import (
 
 // Processes run out for the program that wants too many, and for nobody else:
 // other commands work, the sentry lives, the host's own limit is far away.
+//
+//suite:part hostile
 func TestAttackProcesses(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "RES-02", "threads")
@@ -61,6 +63,7 @@ except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
 	m.noneLeft()
 }
 
+//suite:part hostile
 func TestAttackOpenFiles(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "RES-06", "open files until the kernel refuses")
@@ -79,6 +82,8 @@ func TestAttackOpenFiles(t *testing.T) {
 }
 
 // What is written is bounded, and what was written is given back.
+//
+//suite:part hostile
 func TestAttackDisk(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "RES-04", "the disk, /tmp and /dev/shm until the kernel refuses")
@@ -147,6 +152,8 @@ func onDisk(t *testing.T, m *machine) int64 {
 
 // Files without content are bounded by memory only. Whatever gives way is in
 // the sandbox.
+//
+//suite:part hostile
 func TestAttackInodes(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "RES-05", "300,000 empty files in two places")

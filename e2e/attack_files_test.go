@@ -43,6 +43,8 @@ func ways(canary string) []string {
 // Whatever path the files API is asked for, it is a path of the sandbox:
 // nothing of the host is read, listed, made, moved or removed, and nothing is
 // the server's fault.
+//
+//suite:part hostile
 func TestAttackPaths(t *testing.T) {
 	needRoot(t)
 	dir, err := os.MkdirTemp("/var/tmp", "brig-canary-")
@@ -183,6 +185,8 @@ func naivePaths(t *testing.T, list []string, secret string) {
 
 // Files that are none are neither read for ever nor waited for: the API says
 // so, at once.
+//
+//suite:part hostile
 func TestAttackSpecialFiles(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))

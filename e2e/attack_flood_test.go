@@ -40,6 +40,8 @@ print(n)`
 
 // Signals reach who sends them, and others of the same user in the sandbox:
 // not the agent, nor anybody outside.
+//
+//suite:part hostile
 func TestAttackSignals(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -108,6 +110,8 @@ time.sleep(%d)`
 // A sandbox that opens as many connections as it can, and ends no request on
 // any, costs the server a bounded number of connections and bounded memory; who
 // is beside it is served.
+//
+//suite:part hostile
 func TestAttackProxyFlood(t *testing.T) {
 	if !inLab(t) {
 		return

@@ -44,6 +44,8 @@ for place in json.loads(sys.argv[1]):
 
 // A sandbox reaches no socket of the host: not the server that made it, by any
 // of the machine's addresses, nor one in the file system, nor an abstract one.
+//
+//suite:part hostile
 func TestAttackSockets(t *testing.T) {
 	needRoot(t)
 	var came atomic.Int64
@@ -140,6 +142,8 @@ const overwrite = `for f in %s; do (echo pwned > $f) 2>/dev/null; (echo pwned >>
 // The programs that make a sandbox, and the knobs of the host's kernel, are
 // what they were after root of a sandbox has written to all that looks like
 // them.
+//
+//suite:part hostile
 func TestAttackOverwrite(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -222,6 +226,8 @@ func hostFacts(t *testing.T, dataDir string) map[string]string {
 }
 
 // A sandbox does not learn which machine it is on.
+//
+//suite:part hostile
 func TestAttackFingerprint(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -250,6 +256,8 @@ func TestAttackFingerprint(t *testing.T) {
 
 // A program that types on its own terminal, by TIOCSTI, is not taken for whoever sits at
 // it. What is really typed is, and is the control.
+//
+//suite:part hostile
 func TestAttackTyping(t *testing.T) {
 	e, ctx := newEngine(t)
 	_, ps := boxOf(t, e, ctx)

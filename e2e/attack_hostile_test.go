@@ -44,6 +44,8 @@ func (c *counting) Write(p []byte) (int, error) {
 
 // Whatever an agent answers, the host's side returns in time, with an error
 // or with a result that is within bounds, and can end the sandbox.
+//
+//suite:part hostile
 func TestAttackHostileAgent(t *testing.T) {
 	needRoot(t)
 	p, images := hostileProvider(t)

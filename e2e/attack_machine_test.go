@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,27 +15,12 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// probeBinary is the probe, built once for all tests.
-var probeBinary = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "brig-probe-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/probe", "./probe")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return out, err
-	}
-	return os.ReadFile(dir + "/probe")
-})
-
 // probeFile is the probe as a file of a sandbox.
 func probeFile(t testing.TB) brig.File {
 	t.Helper()
-	b, err := probeBinary()
+	b, err := os.ReadFile(bin(t, "test/probe"))
 	if err != nil {
-		t.Fatalf("build the probe: %v: %s", err, b)
+		t.Fatal(err)
 	}
 	return brig.File{Path: "probe", Data: b, Mode: 0o755}
 }

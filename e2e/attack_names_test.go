@@ -35,6 +35,8 @@ func actsOn(text string) bool {
 
 // Names that a guest gives to files are told as data: escaped in JSON, clean on
 // a terminal, harmless in a header, one line in a log.
+//
+//suite:part hostile
 func TestAttackNames(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
@@ -118,6 +120,8 @@ func TestAttackNames(t *testing.T) {
 
 // What programs print, and ask for, makes no record but its own: lines of the
 // server's log and of the audit log are each one document, however it looks.
+//
+//suite:part hostile
 func TestAttackRecords(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
@@ -191,6 +195,8 @@ func TestAttackRecords(t *testing.T) {
 
 // Nobody reaches a port of a sandbox without a key of its tenant, through the
 // server or past it.
+//
+//suite:part hostile
 func TestAttackPorts(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)

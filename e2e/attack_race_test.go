@@ -30,6 +30,8 @@ while True:
 
 // Whatever a program does to a path while the API is at it, the path is one of
 // the sandbox.
+//
+//suite:part hostile
 func TestAttackRaces(t *testing.T) {
 	needRoot(t)
 	dir, err := os.MkdirTemp("/var/tmp", "brig-canary-")

@@ -32,6 +32,8 @@ func plant(t *testing.T, name string, mode os.FileMode) string {
 
 // Files of the host, one for root only and one for everybody, cannot be read
 // by any way that a program knows, as whoever it runs.
+//
+//suite:part hostile
 func TestAttackCanary(t *testing.T) {
 	needRoot(t)
 	dir, err := os.MkdirTemp("/var/tmp", "canary-")
@@ -76,6 +78,8 @@ func TestAttackCanary(t *testing.T) {
 }
 
 // Whoever a program is, it cannot end, stop, trace or deafen the agent.
+//
+//suite:part hostile
 func TestAttackAgent(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -108,6 +112,8 @@ func TestAttackAgent(t *testing.T) {
 
 // An agent that is killed takes its sandbox down, and only that: the provider
 // notices and says why, and nothing is left.
+//
+//suite:part hostile
 func TestAttackKilledAgent(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "GST-05", "an agent that is killed")
@@ -140,6 +146,8 @@ func TestAttackKilledAgent(t *testing.T) {
 
 // One that is stopped is noticed when the next command's time is over, and
 // its sandbox is ended for it.
+//
+//suite:part hostile
 func TestAttackStoppedAgent(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "GST-05", "an agent that is stopped")

@@ -27,6 +27,8 @@ var meddling = []string{"tun.attach", "tun.attach.tap", "address", "mtu", "route
 // Whoever a program is, it can neither take the packets of its sandbox's
 // interface, nor change where they go, nor make some that no socket makes. Not
 // from a network of its own either, where it may do all of that.
+//
+//suite:part hostile
 func TestAttackUplink(t *testing.T) {
 	needRoot(t)
 	m := linked(t, "linked")
@@ -64,6 +66,8 @@ func TestAttackUplink(t *testing.T) {
 }
 
 // The control: with the agent's capabilities a program can.
+//
+//suite:part hostile
 func TestAttackUplinkControl(t *testing.T) {
 	needRoot(t)
 	f := linked(t, "open", "capabilities").facts("root", "link")

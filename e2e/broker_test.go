@@ -38,6 +38,8 @@ func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 // may reach. The one that the secret is for gets the value, the other does
 // not, and nothing in the sandbox ever sees it. A value that is set later is
 // what the next request has, and the audit log says who got what.
+//
+//suite:part egress
 func TestBrokeredSecret(t *testing.T) {
 	needRoot(t)
 	e, ctx, box, placeholder, values := brokers(t, "gVisor", engine.Options{}, brig.Spec{})

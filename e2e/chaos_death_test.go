@@ -43,6 +43,8 @@ func ofSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 // TestDeathOfAPart kills one of the processes that a sandbox is made of. The
 // sandbox is known as crashed soon, nothing of it runs on, what it had written
 // can be read, and its neighbour does not notice.
+//
+//suite:part crash
 func TestDeathOfAPart(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
@@ -125,6 +127,8 @@ func TestDeathOfAPart(t *testing.T) {
 
 // TestStopOfServer asks a server to stop while a program runs: the server
 // says goodbye with 0, its sandboxes live on and its one-shots do not.
+//
+//suite:part crash
 func TestStopOfServer(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
@@ -173,6 +177,8 @@ func TestStopOfServer(t *testing.T) {
 
 // TestTwoServers starts a second server on a data folder: it refuses, says
 // why, and changes nothing.
+//
+//suite:part crash
 func TestTwoServers(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
@@ -204,6 +210,8 @@ func TestTwoServers(t *testing.T) {
 
 // A server that dies in the middle of a removal has removed some of the files:
 // the next one removes the others, when the sandbox is removed again.
+//
+//suite:part crash
 func TestCrashInARemoval(t *testing.T) {
 	dir := dataDir(t)
 	srv := startServer(t, dir)

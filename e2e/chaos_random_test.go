@@ -10,18 +10,18 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/chaos"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
 // TestRandomKills kills servers, shims, sentries and interpreters at
 // random under load. Nothing leaks, and nothing that was acknowledged is lost.
 // `brig bench chaos` does the same from the command line.
+//
+//suite:part crash
 func TestRandomKills(t *testing.T) {
 	needRoot(t)
-	kills := 20
-	if os.Getenv("BRIG_FULL") != "" {
-		kills = 200
-	}
+	kills := testenv.Size(12, 200)
 	dir, config := dataDir(t), filepath.Join(t.TempDir(), "brig.yaml")
 	if err := os.WriteFile(config, []byte("pool: {size: 2, memory: 64MiB}\n"), 0o600); err != nil {
 		t.Fatal(err)

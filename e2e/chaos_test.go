@@ -14,6 +14,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // readLog reads the last lines of a sandbox's log; 0 reads all.
@@ -210,9 +211,11 @@ func (s *storm) check(svc brig.Service) {
 	}
 }
 
-// TestServerKilledUnderLoad kills a server 20 times while clients are at work.
+// TestServerKilledUnderLoad kills a server again and again while clients are at work.
 // The next one keeps every promise, no program notices, and in the end, when
 // all is removed, there is nothing on the host that belongs to nobody.
+//
+//suite:part crash
 func TestServerKilledUnderLoad(t *testing.T) {
 	dir := dataDir(t)
 	srv := startServer(t, dir)
@@ -238,7 +241,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	s.start()
 	defer s.end() // also when a check gives up
 	var slowest time.Duration
-	const kills = 20
+	kills := testenv.Size(6, 20)
 	for range kills {
 		time.Sleep(time.Duration(100+rand.IntN(700)) * time.Millisecond)
 		srv.kill()

@@ -70,6 +70,8 @@ func fleeting(t *testing.T) string {
 
 // Where nobody has said which provider is active, everything is told so, but for
 // who names one.
+//
+//suite:part core
 func TestCodeNotInitialized(t *testing.T) {
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nproviders: {active: none}\n"))
 	for path, body := range map[string]string{"/v1/run": `{"command":["true"]}`, "/v1/sandboxes": `{}`} {
@@ -86,6 +88,8 @@ func TestCodeNotInitialized(t *testing.T) {
 }
 
 // The codes of the requirements come through the API, each with a hint.
+//
+//suite:part core
 func TestCodes(t *testing.T) {
 	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
 	// Without a PATH there is no program to build images with.
@@ -163,6 +167,8 @@ func TestCodes(t *testing.T) {
 
 // A server that breaks says so, to a receiver and to whoever asks, and says
 // when it is whole again.
+//
+//suite:part core
 func TestAlertsOfAServer(t *testing.T) {
 	var mu sync.Mutex
 	told := map[string][]string{} // states by name

@@ -11,6 +11,8 @@ import (
 // An administrator's way through the console, in a browser: from the key to a
 // provider that is configured, tried and active, whose secret is not told, a program
 // that is watched, a sandbox, the audit log, and out again.
+//
+//suite:part console full
 func TestConsole(t *testing.T) {
 	needRoot(t)
 	consoleChecks(t, startServer(t, dataDir(t)), 18, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, "timeout: 20s").at)
@@ -18,6 +20,8 @@ func TestConsole(t *testing.T) {
 
 // The console shows what sandboxes, tenants and strangers wrote as text, and
 // nothing of it runs.
+//
+//suite:part console full
 func TestConsoleHostile(t *testing.T) {
 	needRoot(t)
 	consoleChecks(t, startServer(t, dataDir(t)), 9, "hostile.mjs")
@@ -25,6 +29,8 @@ func TestConsoleHostile(t *testing.T) {
 
 // The console is used without a mouse, says what is not there, and that its
 // server has gone.
+//
+//suite:part console full
 func TestConsoleKeys(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))

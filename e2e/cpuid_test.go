@@ -20,6 +20,8 @@ print(ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)(at)(11
 
 // A program's CPUID is the processor's and not gVisor's answer to a fault,
 // which made each start of a program with libraries a quarter slower.
+//
+//suite:part core
 func TestCPUIDIsTheProcessors(t *testing.T) {
 	needRoot(t)
 	if runtime.GOARCH != "amd64" {

@@ -34,6 +34,8 @@ func fill(t *testing.T, name string) {
 // TestFullDisk fills the disk under a server. What cannot be done is refused,
 // with the reason; what is said to be done is done; and when there is space
 // again all is as before, without help.
+//
+//suite:part crash
 func TestFullDisk(t *testing.T) {
 	needRoot(t)
 	disk := filepath.Join(t.TempDir(), "disk")

@@ -57,7 +57,7 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 	// An empty configuration; the machine's own is not for this engine.
 	config := "{}"
 	if slices.Contains(runtimes, "runsc") {
-		config = fmt.Sprintf(`{"runtimes": {"runsc": {"path": %q}}}`, dockerRunsc(t, dir))
+		config = fmt.Sprintf(`{"runtimes": {"runsc": {"path": %q}}}`, bin(t, "test/runsc"))
 	}
 	if err := os.WriteFile(dir+"/daemon.json", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -189,19 +189,6 @@ func dockerRootFS(t testing.TB) string {
 	}
 	if err := os.Rename(tmp, name); err != nil {
 		t.Fatal(err)
-	}
-	return name
-}
-
-// dockerRunsc builds gVisor's command line, of the source that brig is built of,
-// and in the same way, so that only what brig has not is compiled.
-func dockerRunsc(t testing.TB, dir string) string {
-	t.Helper()
-	name := filepath.Join(dir, "runsc")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", name, "gvisor.dev/gvisor/runsc")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build runsc: %v: %s", err, out)
 	}
 	return name
 }

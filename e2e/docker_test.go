@@ -10,6 +10,8 @@ import (
 
 // TestDocker has the provider at a real Docker Engine: its contract with each
 // runtime, what programs may not do, and what is left when things die.
+//
+//suite:part docker full
 func TestDocker(t *testing.T) {
 	l := startDocker(t, "runsc")
 	for _, runtime := range []string{"runc", "runsc"} {

@@ -171,6 +171,8 @@ func hasNetAdmin(t *testing.T, set string) bool {
 
 // TestDockerUplinks: a container has what an uplink takes only if it is to have
 // rules, and then none of its programs has it.
+//
+//suite:part docker full
 func TestDockerUplinks(t *testing.T) {
 	l := startDocker(t, "runsc")
 	image := l.uplinkImage(t)
@@ -464,6 +466,8 @@ func (l *dockerLab) losesEngine(t *testing.T, image string) {
 }
 
 // What a sandbox at a Docker Engine tries does not arrive either.
+//
+//suite:part docker full
 func TestDockerEgress(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" {

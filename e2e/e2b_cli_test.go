@@ -11,6 +11,8 @@ import (
 )
 
 // E2B's own command line.
+//
+//suite:part clients full
 func TestE2BCommandLine(t *testing.T) {
 	s := startE2B(t)
 	dir, begin := npm(t, "e2b"), time.Now().Add(-time.Second)

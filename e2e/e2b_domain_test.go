@@ -80,6 +80,8 @@ func startE2BDomain(t *testing.T) *e2bServer {
 
 // In wildcard mode a server in a sandbox is reached by its host name, and the
 // whole SDK works by host names.
+//
+//suite:part clients full
 func TestE2BDomain(t *testing.T) {
 	s := startE2BDomain(t)
 	t.Run("ports", func(t *testing.T) { s.checks(t, 1, "port.mjs") })
@@ -89,6 +91,8 @@ func TestE2BDomain(t *testing.T) {
 
 // A WebSocket reaches a server in a sandbox by its host name and by headers, and
 // ends with the sandbox.
+//
+//suite:part clients full
 func TestE2BWebSocket(t *testing.T) {
 	s := startE2BDomain(t)
 	s.checks(t, 10, "websocket.mjs", "BRIG_URL="+s.url)

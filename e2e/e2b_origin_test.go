@@ -43,6 +43,8 @@ all()
 
 // Pages of one sandbox can neither read what another's have, nor speak to us.
 // A page that may, as it is the victim's own, shows that the probes work.
+//
+//suite:part clients
 func TestE2BOrigins(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {

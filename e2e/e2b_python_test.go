@@ -12,6 +12,8 @@ import (
 var pythonClients = []string{"e2b==2.63.0", "e2b-code-interpreter==2.11.5"}
 
 // E2B's Python SDKs, told a key and two addresses.
+//
+//suite:part clients full
 func TestE2BPython(t *testing.T) {
 	s := startE2B(t)
 	packages := cached(t, "pip", strings.Join(pythonClients, " "), func(dir string) *exec.Cmd {

@@ -12,6 +12,8 @@ import (
 )
 
 // brig setup builds the templates that E2B's clients take for granted.
+//
+//suite:part clients full
 func TestE2BSetup(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {

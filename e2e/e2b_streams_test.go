@@ -82,6 +82,8 @@ func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method
 
 // Five hundred streams at once are served, and none is left hanging when the
 // sandbox is killed under them.
+//
+//suite:part clients full
 func TestE2BManyStreams(t *testing.T) {
 	const many = 500
 	s := startE2B(t)

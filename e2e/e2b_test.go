@@ -134,11 +134,16 @@ func report(t *testing.T, cmd *exec.Cmd, least int) {
 type verdictOf struct{ name, why string }
 
 // E2B's SDK, which is told nothing but a key and two addresses.
+//
+//suite:part clients
 func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
 
 // An older one, which creates by the older routes.
+//
+//suite:part clients full
 func TestE2BSandboxOlder(t *testing.T) {
 	startE2B(t).checks(t, 24, "sandbox.mjs", "E2B_MODULE=e2b-older")
 }
 
+//suite:part clients
 func TestE2BCode(t *testing.T) { startE2B(t).checks(t, 11, "code.mjs") }

@@ -28,6 +28,8 @@ import (
 
 // Clients as they are reach an allowed host, whatever they speak: nothing in
 // the sandbox is told of a proxy.
+//
+//suite:part egress
 func TestEgressClients(t *testing.T) {
 	if !inLab(t) {
 		return
@@ -91,6 +93,8 @@ func TestEgressClients(t *testing.T) {
 }
 
 // Packages are installed from inside with only their registries allowed.
+//
+//suite:part egress full
 func TestEgressInstall(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)

@@ -15,6 +15,8 @@ import (
 
 // Without its server a sandbox goes on, and nothing leaves it. The next server
 // gives it back the way out that its rules say.
+//
+//suite:part egress
 func TestEgressServerKilled(t *testing.T) {
 	if !inLab(t) {
 		return

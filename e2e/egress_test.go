@@ -138,6 +138,8 @@ var escapeRules = brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}, {Host:
 
 // Nothing that a sandbox tries arrives where no rule allows it, and no name is
 // asked for that none allows.
+//
+//suite:part egress
 func TestEgressEscapes(t *testing.T) {
 	if !inLab(t) {
 		return

@@ -41,6 +41,8 @@ func wantWhole(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
 
 // Everything is as the capabilities say, seen from the host and from inside,
 // with a network and without.
+//
+//suite:part core
 func TestAttest(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -75,6 +77,8 @@ func TestAttest(t *testing.T) {
 }
 
 // What is required is there, so there is a sandbox, with a main program too.
+//
+//suite:part core
 func TestRequire(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -94,6 +98,8 @@ func TestRequire(t *testing.T) {
 
 // The control: a protection that is off is missed by the attestation, and what
 // requires it is refused.
+//
+//suite:part core
 func TestAttestControls(t *testing.T) {
 	needRoot(t)
 	for protection, area := range map[string]brig.Area{
@@ -124,6 +130,8 @@ func TestAttestControls(t *testing.T) {
 }
 
 // Limits are read back: one that somebody takes away is missed.
+//
+//suite:part core
 func TestAttestReadsBack(t *testing.T) {
 	needRoot(t)
 	for what, c := range map[string]struct {
@@ -172,6 +180,8 @@ func TestAttestReadsBack(t *testing.T) {
 }
 
 // A server that finds a sandbox again can still look at it.
+//
+//suite:part core
 func TestAttestAfterRestart(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -198,6 +208,8 @@ func TestAttestAfterRestart(t *testing.T) {
 
 // Without root memory is measured and processors are whole: that is said by the
 // capabilities and by the attestation, and refused where it is not enough.
+//
+//suite:part install
 func TestRootlessEnforcement(t *testing.T) {
 	p := newPoor(t)
 	parse := func(out string) map[string]struct {

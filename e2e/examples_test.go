@@ -12,6 +12,8 @@ import (
 )
 
 // Every example runs as it is, and prints what its reader would expect.
+//
+//suite:part clients full
 func TestExamples(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" { // there is no network in the lab
@@ -40,7 +42,7 @@ func TestExamples(t *testing.T) {
 			"{'total': 5, 'most': ['the', 2]}\n{'total': 11, 'most': ['the', 3]}\nrefused: AttributeError: 'int' object has no attribute 'lower'\n{'total': 12, 'most': ['the', 3]}\n"},
 		{"explore", []string{"python3", "-B", "../examples/python/explore.py"}, true,
 			"fermat: 999985999949 = 999983 * 1000003\n"},
-		{"go", []string{filepath.Join(built, "grade")}, false, "ann: right\nbob: wrong: 8100\neve: failed: OSError\ntom: too slow\n"},
+		{"go", []string{bin(t, "test/grade")}, false, "ann: right\nbob: wrong: 8100\neve: failed: OSError\ntom: too slow\n"},
 		{"typescript", []string{"node", filepath.Join(built, "typescript", "agent.js")}, false, "5\n\"é `})1(tixe.ssecorp{$`\"\nError\nSB005 timeout\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,12 +69,6 @@ func TestExamples(t *testing.T) {
 func builtExamples(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "grade"), ".")
-	cmd.Dir = "../examples/go"
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	sdk := npm(t, "../sdk/typescript")
 	tsc := filepath.Join(sdk, "node_modules", "typescript", "bin", "tsc")
 	output(t, "node", tsc, "-p", sdk)

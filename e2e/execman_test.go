@@ -115,6 +115,8 @@ var leading = []leads{
 // Each row of the executor manager's table, by programs that lead to it, on
 // servers with the door at an address of its own. A row without a program, and
 // a program that leads nowhere, fail.
+//
+//suite:part clients full
 func TestExecmanVerdicts(t *testing.T) {
 	rows := verdicts(t)
 	led := map[string]bool{}
@@ -164,6 +166,8 @@ func TestExecmanVerdicts(t *testing.T) {
 }
 
 // What a program leaves: artifacts for its caller, and nothing for the next.
+//
+//suite:part clients
 func TestExecmanLeaves(t *testing.T) {
 	d := execmanServer(t, "pool: 1")
 	r := d.run(t, "python", "def main():\n    open('artifacts/a.csv', 'w').write('a,b')\n    open('artifacts/a.exe', 'w').write('x')\n", `{}`)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,22 +13,13 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/testenv"
 )
-
-// withFailpoints builds a brig that has them.
-func withFailpoints(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "brig")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace failpoints", "-ldflags", "-s -w", "-o", file, "../cmd/brig")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build with failpoints: %v: %s", err, out)
-	}
-	return file
-}
 
 // TestNoFailpointsInProduction looks for them in the binaries that are built
 // for use.
+//
+//suite:part crash
 func TestNoFailpointsInProduction(t *testing.T) {
 	for _, name := range []string{"brig", "brig-engine", "brig-shim", "brig-agent"} {
 		b, err := os.ReadFile(bin(t, name))
@@ -207,11 +198,14 @@ func (c *crasher) visited(point string, within time.Duration) bool {
 }
 
 // TestCrashAtEveryPoint has a process die at every point where something has
-// just been committed or done. Whoever dies there, the next server keeps what
+// just been committed or done; at small size, at a dozen of them that change
+// with the commit. Whoever dies there, the next server keeps what
 // was promised, and nothing is left of what was not.
+//
+//suite:part crash
 func TestCrashAtEveryPoint(t *testing.T) {
 	dir, lab := dataDir(t), t.TempDir()
-	c := &crasher{t: t, dir: dir, binary: withFailpoints(t), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
+	c := &crasher{t: t, dir: dir, binary: bin(t, "test/brig-failpoints"), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
 	// Two wait for a hit each; there is no room for more.
 	if err := os.WriteFile(filepath.Join(lab, "brig.yaml"), []byte("pool: {size: 2, memory: 64MiB}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -219,15 +213,13 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	c.arm("")
 	c.launch()
 	c.srv.await()
-	rounds := 1
-	if os.Getenv("BRIG_FULL") != "" {
-		rounds = 5
-	}
+	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
+		return strings.HasPrefix(p.Name, "workspace.") // TestWorkspaceCrash
+	})
+	points = testenv.Share(t, points, 12)
+	rounds := testenv.Size(1, 3)
 	for round := range rounds {
-		for i, p := range failpoint.Points {
-			if strings.HasPrefix(p.Name, "workspace.") {
-				continue // TestWorkspaceCrash
-			}
+		for i, p := range points {
 			t.Run(fmt.Sprintf("%s/%d", p.Name, round), func(t *testing.T) {
 				c.crash(t, p.Name, round, fmt.Sprintf("%d-%d", round, i))
 			})
@@ -235,7 +227,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	}
 	c.srv.kill()
 	wantNoTraces(t, dir)
-	t.Logf("%d points, %d rounds; the slowest start took %v", len(failpoint.Points), rounds, c.slowest.Round(time.Millisecond))
+	t.Logf("%d points, %d rounds; the slowest start took %v", len(points), rounds, c.slowest.Round(time.Millisecond))
 }
 
 func (c *crasher) crash(t *testing.T, point string, round int, tag string) {

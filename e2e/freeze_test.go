@@ -10,6 +10,8 @@ import (
 // A sandbox that asks for it costs nothing while its programs spin and nobody
 // uses it, and goes on where it was when somebody does. The control does not
 // ask for it.
+//
+//suite:part core
 func TestFreeze(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -43,6 +45,8 @@ func TestFreeze(t *testing.T) {
 }
 
 // Whatever ends a sandbox ends it while it is frozen, too.
+//
+//suite:part core
 func TestFrozenSandboxesEnd(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)

@@ -77,6 +77,8 @@ func fits(want []string, got string) bool {
 }
 
 // The rule by which pages are held to what happens.
+//
+//suite:part core
 func TestGuideRule(t *testing.T) {
 	for _, c := range []struct {
 		want, got string
@@ -164,6 +166,8 @@ func freeAddr(t *testing.T) string {
 }
 
 // Everything that the guides say to type is typed, on a server of its own.
+//
+//suite:part install full
 func TestGuides(t *testing.T) {
 	needRoot(t)
 	for _, page := range []string{"user.md", "providers.md", "troubleshooting.md", "migration.md"} {
@@ -184,6 +188,8 @@ func TestGuides(t *testing.T) {
 }
 
 // The page on trouble has each code.
+//
+//suite:part core
 func TestTroubleHasCodes(t *testing.T) {
 	b, err := os.ReadFile("../docs/guides/troubleshooting.md")
 	if err != nil {

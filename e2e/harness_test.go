@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,34 +22,16 @@ import (
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
 	"github.com/brig-run/brig/internal/seal"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/sqlite"
 	"github.com/brig-run/brig/workspace"
 )
 
-// bins is where the built programs are: brig, brig-engine, brig-shim, brig-agent.
-var bins = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv("BRIG_BIN_DIR"); dir != "" {
-		return dir, nil
-	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		return "", err
-	}
-	if out, err := exec.Command("make", "-s", "-C", root, "build").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("make build: %w: %s", err, out)
-	}
-	return filepath.Join(root, "bin"), nil
-})
-
 // bin returns the path of a built program.
 func bin(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := bins()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, name)
+	return testenv.Bin(t, name)
 }
 
 // needRoot skips a test that an unprivileged user cannot run.

@@ -22,6 +22,8 @@ import (
 // An image's entrypoint runs when it is asked for, as the image says: with its
 // arguments or others, in its directory, as its user. Commands run in its
 // directory, and as nobody of its own.
+//
+//suite:part core
 func TestImageEntrypoint(t *testing.T) {
 	needRoot(t)
 	busybox, err := exec.LookPath("busybox")

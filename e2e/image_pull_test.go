@@ -27,6 +27,8 @@ import (
 
 // An image that was made here goes to a registry and comes back, and what is
 // in it runs in a sandbox, with the environment that it asks for.
+//
+//suite:part core
 func TestPulledImageRuns(t *testing.T) {
 	needRoot(t)
 	busybox, err := exec.LookPath("busybox")

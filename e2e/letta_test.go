@@ -52,10 +52,16 @@ func (s *lettaServer) checks(t *testing.T, least int, script string) {
 }
 
 // Tools, by Letta's clients on a server with gVisor.
+//
+//suite:part clients
 func TestLettaTools(t *testing.T) { startLetta(t).checks(t, 12, "tools.mjs") }
 
 // How a tenant's tools are run: configurations, variables and boxes.
+//
+//suite:part clients full
 func TestLettaConfigs(t *testing.T) { startLetta(t).checks(t, 8, "configs.mjs") }
 
 // What a tool does to the channel by which its value comes out.
+//
+//suite:part clients full
 func TestLettaAttacks(t *testing.T) { startLetta(t).checks(t, 14, "attacks.mjs") }

@@ -18,6 +18,8 @@ import (
 
 // A sandbox's bandwidth is what its rules say, to ten percent, in each
 // direction and in both at once: by what arrives at a server and leaves it.
+//
+//suite:part egress full alone
 func TestBandwidthIsExact(t *testing.T) {
 	needRoot(t)
 	var up, down atomic.Int64 // bytes that the server has had, and has sent

@@ -18,6 +18,8 @@ func offBy(got, want float64) float64 { return 100 * (got/want - 1) }
 
 // What may be written is the limit, to one percent: by one large file, by many
 // small ones, and again after they are gone.
+//
+//suite:part core
 func TestDiskIsExact(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
@@ -73,6 +75,8 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 
 // Threads that spin are given what their sandbox may have, to five percent: by
 // the kernel's count.
+//
+//suite:part core full alone
 func TestProcessorsAreExact(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)

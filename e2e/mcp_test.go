@@ -21,6 +21,8 @@ import (
 // The protocol's own clients, of both generations, as published: over HTTP, and
 // on the streams of a command that has a server or this machine's engine behind
 // it.
+//
+//suite:part clients full
 func TestMCPClients(t *testing.T) {
 	needRoot(t)
 	s := endGently(t, startServer(t, t.TempDir(), "--pool", "1"))
@@ -130,6 +132,8 @@ func (l *line) cut() {
 // A call that is cancelled, or whose client goes away, ends its program: the host's own count of processor time says so. The
 // control: before that, the same count goes up. A program of a fresh sandbox
 // takes its sandbox with it.
+//
+//suite:part clients
 func TestMCPCancelEndsPrograms(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

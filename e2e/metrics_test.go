@@ -103,6 +103,8 @@ var workload = []struct {
 
 // The truth of metrics: a known workload on real sandboxes, and each figure
 // compared with what was done.
+//
+//suite:part core
 func TestMetricsTruth(t *testing.T) {
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, `
 pool: {size: 1}

@@ -14,12 +14,8 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-func packInto(dir string) error {
-	from, err := bins()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command("../.ci/package", from, dir)
+func packInto(t *testing.T, dir string) error {
+	cmd := exec.Command("../.ci/package", filepath.Dir(bin(t, "brig")), dir)
 	cmd.Stderr = os.Stderr
 	// Now is no part of it.
 	cmd.Env = append(os.Environ(), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
@@ -27,13 +23,15 @@ func packInto(dir string) error {
 }
 
 // The package and the image, made once, and all that is said of them.
+//
+//suite:part install full
 func TestPackages(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("no dpkg-deb: packages are made on Debian")
 	}
 	dir := t.TempDir()
-	if err := packInto(dir); err != nil {
+	if err := packInto(t, dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, string){
@@ -134,7 +132,7 @@ func packageContents(t *testing.T, dir string) {
 // The same sources give the same bytes.
 func packageAgain(t *testing.T, dir string) {
 	again := t.TempDir()
-	if err := packInto(again); err != nil {
+	if err := packInto(t, again); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{filepath.Base(debOf(t, dir)), "brig-image.tar", filepath.Base(wheelOf(t, dir))} {

@@ -62,6 +62,8 @@ const clean = "found:\n"
 // What one caller's program did to its interpreter and its sandbox never
 // reaches the next caller, whoever that is. That the probe would find it is
 // shown in the poisoned interpreter itself.
+//
+//suite:part hostile
 func TestPoisonIsNotPassedOn(t *testing.T) {
 	needRoot(t)
 	e, ctx := pooledEngine(t, 3)
@@ -118,6 +120,8 @@ func twice(t *testing.T, e *engine.Engine, ctx context.Context, sandbox, code st
 
 // Runs of many tenants at once, from the pool and beside it: nobody gets a
 // sandbox that somebody has had, and everybody gets their own answer.
+//
+//suite:part hostile
 func TestNobodyShares(t *testing.T) {
 	needRoot(t)
 	e, ctx := pooledEngine(t, 8)

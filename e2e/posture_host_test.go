@@ -25,6 +25,8 @@ var leftCapabilities = map[string]string{
 }
 
 // The processes of a sandbox, seen from the host.
+//
+//suite:part hostile
 func TestPostureFromHost(t *testing.T) {
 	needRoot(t)
 	secret := rand.Text()

@@ -24,6 +24,8 @@ var views = []string{"user exec", "root exec", "user run", "root run"}
 // What a sandbox sees and may do is exactly what was expected when somebody
 // read through the golden file. A difference is a change of the wall: read it
 // before you run the test with -update.
+//
+//suite:part hostile
 func TestPosture(t *testing.T) {
 	needRoot(t)
 	got := postures(t, views)
@@ -65,6 +67,8 @@ func wallOf(fact string) string {
 
 // Each protection, when it is off, must be missed by the same comparison. The
 // facts that are named must be among the differences.
+//
+//suite:part hostile
 func TestPostureControls(t *testing.T) {
 	needRoot(t)
 	want := readGolden(t)

@@ -10,6 +10,8 @@ import (
 
 // There is no socket, fifo or device outside of /dev anywhere in a sandbox,
 // and no file that raises who runs it; a file that root makes so does not.
+//
+//suite:part hostile
 func TestPostureFiles(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "ESC-01", "set-user-ID files of the image and ones that root makes")
@@ -38,6 +40,8 @@ func TestPostureFiles(t *testing.T) {
 
 // A working directory or a program that is a descriptor of somebody else's
 // leads nowhere.
+//
+//suite:part hostile
 func TestPostureDescriptors(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())

@@ -91,6 +91,7 @@ func start(t *testing.T, ctx context.Context, ps brig.Processes, spec brig.Proce
 
 func script(s string) brig.ProcessSpec { return brig.ProcessSpec{Command: brig.Command{Shell: s}} }
 
+//suite:part core
 func TestProcesses(t *testing.T) {
 	e, ctx := newEngine(t)
 	_, ps := boxOf(t, e, ctx)
@@ -176,6 +177,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+//suite:part core
 func TestTerminal(t *testing.T) {
 	e, ctx := newEngine(t)
 	_, ps := boxOf(t, e, ctx)
@@ -217,6 +219,8 @@ func TestTerminal(t *testing.T) {
 }
 
 // A process outlives the server that started it, and the next one has it.
+//
+//suite:part crash
 func TestProcessOutlivesServer(t *testing.T) {
 	dir := dataDir(t)
 	s := startServer(t, dir)
@@ -259,6 +263,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 	}
 }
 
+//suite:part core
 func TestDial(t *testing.T) {
 	e, ctx := newEngine(t)
 	name, ps := boxOf(t, e, ctx)

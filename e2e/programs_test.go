@@ -15,6 +15,8 @@ import (
 )
 
 // Programs come to the same in a sandbox of this machine …
+//
+//suite:part core
 func TestProgramsHere(t *testing.T) {
 	e, ctx := newEngine(t)
 	providertest.Programs(t, func(_ context.Context, p brig.Program) (*brig.Outcome, error) {
@@ -23,6 +25,8 @@ func TestProgramsHere(t *testing.T) {
 }
 
 // … and at an executor manager, which is another Brig.
+//
+//suite:part clients full
 func TestProgramsAtExecman(t *testing.T) {
 	p := openExecman(t)
 	if err := p.Check(t.Context()); err != nil {

@@ -14,6 +14,8 @@ import (
 
 // The client of E2B's protocol keeps the contract of all providers, in
 // sandboxes of Brig's own door for E2B's clients.
+//
+//suite:part providers full
 func TestE2BProviderConformance(t *testing.T) {
 	s := startE2B(t)
 	site := t.TempDir()
@@ -53,6 +55,8 @@ func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider
 
 // What fails half way leaves nothing at the cloud, and what ends there without
 // us is known to have ended.
+//
+//suite:part providers
 func TestE2BProviderEnds(t *testing.T) {
 	s := startE2B(t)
 	site := t.TempDir()

@@ -8,6 +8,8 @@ import (
 )
 
 // The real provider keeps the contract that the fake one keeps.
+//
+//suite:part providers
 func TestProviderConformance(t *testing.T) {
 	dir := t.TempDir()
 	p, images := newProvider(t, dir)

@@ -16,6 +16,8 @@ import (
 // A server sends programs to another one, and to AgentRun's double, by what an
 // administrator has configured: the answer says where they ran, and what those
 // cannot do is refused before anything is sent.
+//
+//suite:part providers
 func TestProvidersElsewhere(t *testing.T) {
 	far := execmanServer(t, "timeout: 20s").at
 	const id, secret = "LTAI5tDouble", "a secret of the double"

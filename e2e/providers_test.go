@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/agentrun"
 	"github.com/brig-run/brig/provider/agentrun/agentruntest"
 	"github.com/brig-run/brig/provider/providertest"
@@ -96,6 +97,8 @@ func (s *server) many(n int, each func(i int, r brig.Route)) {
 // A provider that dies under load loses nothing: what it had, and what comes
 // after, is done by the next one, and each result says so. When it is there
 // again, so is the traffic.
+//
+//suite:part providers
 func TestProviderDies(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
@@ -157,13 +160,15 @@ func TestProviderDies(t *testing.T) {
 }
 
 // Who is active changes while much goes on, and nothing fails.
+//
+//suite:part providers full
 func TestProviderSwitches(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 3}\nmetrics: {trial: 0s}\n"))
 	a.configure(elsewhere, map[string]any{"endpoint": b.url, "pool_size": 6})
 	runs := 200
-	if full() {
+	if testenv.Full() {
 		runs = 1000
 	}
 	var mu sync.Mutex
@@ -194,6 +199,8 @@ func TestProviderSwitches(t *testing.T) {
 // Programs come to the same through a server, wherever it has them run. Each
 // provider is configured as an administrator would, with a program run there
 // first, and forgotten again.
+//
+//suite:part providers full
 func TestProvidersAgree(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
@@ -284,6 +291,8 @@ func (s *server) lend(t *testing.T, id string, fields map[string]any) {
 }
 
 // What somebody writes into the database holds within a second.
+//
+//suite:part providers
 func TestSettingHolds(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
@@ -332,6 +341,8 @@ func (s *server) active() string {
 
 // A provider's secrets are encrypted where they are kept, shown as their last
 // four characters, and nowhere else.
+//
+//suite:part providers
 func TestProviderSecret(t *testing.T) {
 	needRoot(t)
 	const aliyun, phrase = "aliyun_codeinterpreter", "wholly-unguessable-0af3c9d1-7788"

@@ -48,6 +48,8 @@ func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cm
 
 // The package's own tests, with its wheel: against a server, E2B's door, and an
 // engine that is started on demand.
+//
+//suite:part clients full
 func TestPython(t *testing.T) {
 	s := startE2B(t)
 	path := pythonPackage(t)
@@ -77,6 +79,8 @@ const (
 
 // One script prints the same on an engine of its own, on a server, through a
 // Docker Engine, and, but for what E2B's protocol has not, by that.
+//
+//suite:part clients full
 func TestPythonScript(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" { // there is no network in the lab

@@ -139,6 +139,8 @@ func awaitsInit(dir string) bool {
 
 // TestRootless runs programs as a user without any privilege: they run, in
 // gVisor, as they do for root, and leave nothing.
+//
+//suite:part install
 func TestRootless(t *testing.T) {
 	p := newPoor(t)
 	for what, c := range map[string]struct {
@@ -167,6 +169,8 @@ func TestRootless(t *testing.T) {
 }
 
 // TestRootlessKill kills the command line of an unprivileged user.
+//
+//suite:part install
 func TestRootlessKill(t *testing.T) {
 	p := newPoor(t)
 	cmd := p.command("run", "--", "sleep", "600")
@@ -182,6 +186,8 @@ func TestRootlessKill(t *testing.T) {
 
 // TestRootlessServer does the whole life of a sandbox with a server of the
 // user's, which is killed in the middle of it.
+//
+//suite:part install
 func TestRootlessServer(t *testing.T) {
 	p := newPoor(t)
 	serve := func() (end func()) {

@@ -43,6 +43,8 @@ x("echo it ran")
 // A server that screens refuses code on its lines, in one-shots and in
 // contexts, through the command line and REST, and runs what is not refused.
 // The control is the same code with screening off: it runs.
+//
+//suite:part core
 func TestScreening(t *testing.T) {
 	free := screeningServer(t, "off")
 	if out, code := free.runCode("-c", hidden); code != 0 || !strings.Contains(out, "it ran") {

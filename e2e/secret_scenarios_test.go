@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // secretLab is a real server with two hosts that its sandboxes may reach, and
@@ -133,27 +135,24 @@ func (l *secretLab) code(t *testing.T, code string) string {
 // TestSecretScenarios tries to come by the value of a brokered secret, and then
 // looks for it, from the host, wherever it must not be. The host that the
 // secret is for has got it; the other has the placeholder.
+//
+//suite:part egress
 func TestSecretScenarios(t *testing.T) {
 	if !inLab(t) {
 		return
 	}
 	l := startSecretLab(t)
-	n := 0
-	try := func(s scenario) {
-		n++
-		t.Run(strings.NewReplacer(" ", "_", ",", "", "/", "").Replace(s.name), func(t *testing.T) { l.try(t, n, s) })
+	all := slices.Concat(sendings(), echoes(), confusions(), residues())
+	if len(all) < 50 {
+		t.Errorf("%d scenarios are too few", len(all))
 	}
-	for _, list := range [][]scenario{sendings(), echoes(), confusions(), residues()} {
-		for _, s := range list {
-			try(s)
-		}
-	}
-	if n < 50 {
-		t.Errorf("%d scenarios are too few", n)
+	scenarios := testenv.Share(t, all, 14)
+	for n, s := range scenarios {
+		t.Run(strings.NewReplacer(" ", "_", ",", "", "/", "").Replace(s.name), func(t *testing.T) { l.try(t, n+1, s) })
 	}
 	t.Run("left on the host", l.nothingLeft)
 	t.Run("control", l.control)
-	t.Logf("%d scenarios, %d values", n, len(l.values))
+	t.Logf("%d scenarios, %d values", len(scenarios), len(l.values))
 }
 
 // try is one scenario, in a sandbox and with a value of its own.

@@ -77,6 +77,8 @@ func (hostImage) Import(context.Context, string, io.Reader, func(brig.Progress))
 
 // The suite of the service through client, wire, door and engine, with all
 // that is not Brig's own front left out: the machines are pretended.
+//
+//suite:part core
 func TestServiceThroughDoor(t *testing.T) {
 	store := mem.New()
 	addKeys(t, store)
@@ -92,6 +94,8 @@ func TestServiceThroughDoor(t *testing.T) {
 }
 
 // The suite with real gVisor under the engine.
+//
+//suite:part core full
 func TestServiceOnGVisor(t *testing.T) {
 	e, _ := newEngine(t)
 	tenant := func(name string) func(*testing.T) context.Context {
@@ -105,6 +109,8 @@ func TestServiceOnGVisor(t *testing.T) {
 
 // The suite with everything real: client, network, `brig serve`, SQLite and
 // gVisor.
+//
+//suite:part core
 func TestServiceOfServer(t *testing.T) {
 	dir := dataDir(t)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))

@@ -14,6 +14,8 @@ import (
 
 // Somebody signs in with a browser at a real provider, works, and leaves; what
 // they did is on record under their name.
+//
+//suite:part hostile
 func TestSignIn(t *testing.T) {
 	s := startSignIn(t)
 	b := newBrowser(t)
@@ -77,6 +79,8 @@ func TestSignIn(t *testing.T) {
 
 // A session lists and ends as what it stands for does: by its owner, by an
 // administrator, and with its key; within a second, streams included.
+//
+//suite:part hostile
 func TestSessionsAreRevoked(t *testing.T) {
 	s := startSignIn(t)
 	status, text := s.do("POST", "/v1/keys", `{"name":"console","role":"member"}`)
@@ -150,6 +154,8 @@ func TestSessionsAreRevoked(t *testing.T) {
 
 // Every way in which somebody else's login, or no login at all, might be taken
 // for one.
+//
+//suite:part hostile
 func TestLoginAttacks(t *testing.T) {
 	s := startSignIn(t)
 	refused := func(what string, b *browser, at string, want int) {
@@ -255,6 +261,8 @@ func TestLoginAttacks(t *testing.T) {
 }
 
 // A provider that keeps its claims out of the token is asked for them.
+//
+//suite:part hostile
 func TestSignInAsksForClaims(t *testing.T) {
 	s := startSignInWith(t, false)
 	b := newBrowser(t)

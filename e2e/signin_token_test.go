@@ -28,6 +28,8 @@ func (s *oidcServer) bearer(t *testing.T, token string) (int, map[string]any) {
 
 // Tokens of the provider are taken as keys are: those that it gave for this
 // server, to programs that the operator knows.
+//
+//suite:part hostile
 func TestTokensOfThePeople(t *testing.T) {
 	s := startSignIn(t)
 	p := s.provider
@@ -147,6 +149,8 @@ func (p *oidcProvider) claims(change map[string]any) map[string]any {
 
 // Whom the mapping does not know any more is out within a second, with what
 // goes on; who is known anew is in.
+//
+//suite:part hostile
 func TestMappingChangesAtOnce(t *testing.T) {
 	s := startSignIn(t)
 	token := sign(t, s.provider.key, jose.RS256, map[string]any{"kid": "first"}, s.provider.claims(nil))

@@ -9,6 +9,8 @@ import (
 )
 
 // The example of the issue, over the wire.
+//
+//suite:part core
 func TestRunOverREST(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	status, body := s.do("POST", "/v1/run", `{"language":"python","code":"def main(name, count):\n    print('hi')\n    return {\"message\": (\"Hello \"+name+\"! \")*count}","arguments":{"name":"World","count":3}}`)
@@ -29,6 +31,7 @@ func TestRunOverREST(t *testing.T) {
 	}
 }
 
+//suite:part core
 func TestKernelIsGVisors(t *testing.T) {
 	e, ctx := newEngine(t)
 	o, err := e.Run(ctx, brig.Program{Command: []string{"uname", "-r"}}, brig.IO{})

@@ -60,11 +60,15 @@ func smol(t *testing.T, executor string) [][]any {
 }
 
 // The executor of smolagents that speaks with E2B.
+//
+//suite:part clients full
 func TestSmolagentsE2B(t *testing.T) { smol(t, "e2b") }
 
 // What its container executors do with a kernel gateway, with a sandbox for
 // each kernel, and with one for each piece of code: both pass one suite, and
 // say the same, tracebacks included.
+//
+//suite:part clients full
 func TestSmolagentsKernels(t *testing.T) {
 	one, each := smol(t, "python3"), smol(t, "python3-ephemeral")
 	if len(one) != len(each) {

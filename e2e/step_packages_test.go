@@ -81,6 +81,8 @@ const (
 // Packages that a step has installed are there in the next, whatever an intruder
 // did to them in the first: they are installed anew from the index, which is
 // asked once.
+//
+//suite:part core
 func TestStepPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
@@ -118,6 +120,8 @@ brigtestgreet.VERSION`
 
 // An intruder in a step can say what it likes to the host, and has nothing
 // installed that the code does not ask for by name.
+//
+//suite:part core
 func TestStepPackagesForged(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
@@ -151,6 +155,8 @@ for o in gc.get_objects():
 
 // Where the operator installs no packages, or the index has none, a step runs
 // without, and says so.
+//
+//suite:part core full
 func TestStepPackagesMissing(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
@@ -173,6 +179,8 @@ func TestStepPackagesMissing(t *testing.T) {
 
 // smolagents' executor installs packages in kernels of both specs, and finds
 // them in the steps after.
+//
+//suite:part clients full
 func TestSmolagentsPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)

@@ -10,6 +10,8 @@ import (
 
 // Steps over the wire: each in a sandbox of its own, with what the one before
 // has left, and nothing of it in what the server remembers.
+//
+//suite:part core
 func TestSteps(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))

@@ -51,6 +51,8 @@ func writeConfig(t *testing.T, text string) string {
 
 // A sandbox of a template is somebody's when what it starts answers; by REST,
 // on the command line and by E2B's clients.
+//
+//suite:part core
 func TestTemplates(t *testing.T) {
 	config := writeConfig(t, templates)
 	s := startE2B(t, "--config", config)
@@ -158,6 +160,8 @@ func TestTemplates(t *testing.T) {
 }
 
 // A sandbox of a template is claimed from the pool as any other.
+//
+//suite:part core
 func TestTemplateFromPool(t *testing.T) {
 	s := startE2B(t, "--config", writeConfig(t, "templates: {now: {image: host, start: sleep 60}}"))
 	c := s.client()

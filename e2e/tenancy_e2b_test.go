@@ -306,6 +306,8 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 
 // Every route of E2B's control plane, its data plane and the ways to ports, by
 // everybody who may not: another tenant's sandbox is as one that never was.
+//
+//suite:part hostile
 func TestE2BTenancyMatrix(t *testing.T) {
 	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return s })
 	before := x.state()
@@ -396,6 +398,8 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 }
 
 // The matrix sees a server that finds sandboxes whosever they are.
+//
+//suite:part hostile
 func TestE2BTenancyMatrixSeesLeaks(t *testing.T) {
 	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
 	for _, route := range []string{"GET /sandboxes/{id}", "POST /sandboxes/{id}/timeout", "GET /sandboxes/{id}/logs", "DELETE /sandboxes/{id}"} {

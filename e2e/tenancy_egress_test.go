@@ -24,6 +24,8 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 
 // What sandboxes send and receive is counted as their tenant's. When its quota
 // of a day is used up nothing more leaves, and when it is raised it does again.
+//
+//suite:part egress
 func TestEgressQuota(t *testing.T) {
 	needRoot(t)
 	const size = 256 << 10
@@ -90,6 +92,8 @@ func TestEgressQuota(t *testing.T) {
 }
 
 // A program that runs on when its tenant's quota is used up sends no more.
+//
+//suite:part egress
 func TestEgressQuotaUnderway(t *testing.T) {
 	needRoot(t)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

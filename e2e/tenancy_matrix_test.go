@@ -292,6 +292,8 @@ func never(params map[string]string) map[string]string {
 // Every operation that the API has, by everybody who may not: 401 without a
 // good key, 403 without the role or the scope, and to another tenant the same
 // bytes as for what never was. Nothing of it changes anything.
+//
+//suite:part hostile
 func TestTenancyMatrix(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return s })
 	b, err := os.ReadFile("../docs/openapi.json")
@@ -434,6 +436,8 @@ func (l leaky) Get(ctx context.Context, tenant, name string) (*brig.Record, erro
 }
 
 // The matrix sees a server that tells one tenant of another's sandboxes.
+//
+//suite:part hostile
 func TestTenancyMatrixSeesLeaks(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
 	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {

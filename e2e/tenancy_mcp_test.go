@@ -71,6 +71,8 @@ func (m *matrix) mcpForeign(errorf func(string, ...any), what string, got, none 
 // Every tool by everybody who may not: 401 without a good key, a refusal
 // without the role or the scope, and to another tenant the same bytes as for
 // what never was.
+//
+//suite:part hostile
 func TestMCPTenancyMatrix(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return s })
 	before := m.state()
@@ -181,6 +183,8 @@ func (m *matrix) mcpSessions(t *testing.T) {
 }
 
 // The matrix sees a server that tells one tenant of another's sandboxes.
+//
+//suite:part hostile
 func TestMCPTenancyMatrixSeesLeaks(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
 	for _, name := range []string{"get_sandbox", "run_shell"} {

@@ -44,6 +44,8 @@ func (s *server) asE2B(ctx context.Context, method, path, body string, header ..
 // Everything that goes on with a key ends within a second of its revocation:
 // executions, terminals, ports, watches, and what E2B's clients have open with
 // a token that the key was told. Another key's goes on.
+//
+//suite:part hostile
 func TestRevocationEndsWhatGoesOn(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))

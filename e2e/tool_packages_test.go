@@ -119,6 +119,8 @@ func newIndex(t *testing.T) *index {
 
 // Packages of a setup and of a tool, from an index that nothing but their
 // installation can reach.
+//
+//suite:part core full
 func TestToolPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)

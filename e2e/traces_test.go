@@ -144,6 +144,8 @@ func wantTree(t *testing.T, spans map[string]*tracepb.Span, parents map[string]s
 
 // A request is one trace, from the client's own span through door, engine,
 // provider and guest, and tells nothing of code, arguments or keys.
+//
+//suite:part core
 func TestTraces(t *testing.T) {
 	c := newTracesReceiver(t)
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, `

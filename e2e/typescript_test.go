@@ -6,6 +6,8 @@ import (
 )
 
 // Brig's package for TypeScript is compiled, and says what E2B's SDK cannot.
+//
+//suite:part clients full
 func TestTypeScript(t *testing.T) {
 	s := startE2B(t)
 	built := npm(t, "../sdk/typescript")

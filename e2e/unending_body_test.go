@@ -48,6 +48,8 @@ func drip(url, head string, long time.Duration) (status int, listening bool) {
 // A client that shows no key or token does not keep a connection by a body
 // without an end, whatever it asks for. One that does may take its time, and is
 // the control: the same drip goes on for longer than a stranger's may.
+//
+//suite:part core
 func TestUnendingBody(t *testing.T) {
 	s := startE2B(t)
 	var box, shut struct{ SandboxID, EnvdAccessToken string }

@@ -36,6 +36,8 @@ type v2Step struct {
 
 // Limits and verdicts on cgroup v2, which the machine that runs the tests may
 // not have: they run on a small one of their own, and this judges what it says.
+//
+//suite:part install full
 func TestCgroupV2(t *testing.T) {
 	steps := bootV2(t)
 	step := func(name string, code int) string {

@@ -24,6 +24,8 @@ type canaries struct{ plain, brokered string }
 // in all that a server leaves: files, logs, answers, the arguments and the
 // environment of processes. One without hosts is found in the guest only, one
 // with hosts nowhere.
+//
+//suite:part egress
 func TestSecretCanaries(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)

@@ -33,6 +33,8 @@ func endings() []sorted {
 
 // TestOneShotsLeaveNothing runs one-shots that end in every way, and looks at
 // the host when the answer is there.
+//
+//suite:part core
 func TestOneShotsLeaveNothing(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
@@ -68,6 +70,8 @@ func begun(t *testing.T, dir string) {
 // TestHangUpEndsOneShots goes away while a one-shot runs, at several moments
 // of its start: by closing the connection, and by having the command line's
 // process killed, with a server and without one.
+//
+//suite:part core
 func TestHangUpEndsOneShots(t *testing.T) {
 	moments := []time.Duration{0, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond}
 	t.Run("connection closed", func(t *testing.T) {
@@ -132,6 +136,8 @@ func TestHangUpEndsOneShots(t *testing.T) {
 
 // TestTracesAreSeen is the control of every test that wants no traces: those
 // of a sandbox that lives are seen.
+//
+//suite:part core
 func TestTracesAreSeen(t *testing.T) {
 	needRoot(t)
 	attack.Mutant(t, "RES-10", "a sandbox that lives", "its end")

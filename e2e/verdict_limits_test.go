@@ -15,6 +15,8 @@ import (
 
 // TestLimitsSpeakTheirOwnLanguage reaches each limit and asks what the guest
 // was told: the error that Linux has for it, and not a death.
+//
+//suite:part core
 func TestLimitsSpeakTheirOwnLanguage(t *testing.T) {
 	e, ctx := newEngine(t)
 	for what, c := range map[string]struct {
@@ -77,6 +79,8 @@ func cpuTime(t *testing.T, dir string, id brig.ID) time.Duration {
 
 // TestProcessorsAreShared lets four programs spin in a sandbox and measures
 // on the host what they were given.
+//
+//suite:part core alone
 func TestProcessorsAreShared(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // peak is the most memory that a process has ever held, in bytes.
@@ -68,21 +69,20 @@ func (s *server) run(command []string, more string) answer {
 // TestFloods runs programs that write far more than is kept. What they wrote
 // is counted to the byte, the beginning and the end are there, and the server
 // holds no more memory for it than it may: 64 MiB, however long the flood.
+//
+//suite:part core
 func TestFloods(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "") // what the first run costs is not the flood's
-	size := int64(1 << 30)
-	if full() {
-		size = 10 << 30
-	}
+	size, line := int64(testenv.Size(256<<20, 10<<30)), int64(testenv.Size(128<<20, 256<<20))
 	for _, c := range []struct {
 		what, script string
 		total        int64
 		tail         string
 	}{
-		{"one line without an end", fmt.Sprintf("printf 'the head'; head -c %d /dev/zero | tr '\\0' x; printf 'the tail'", 1<<28), 1<<28 + 16, "the tail"},
+		{"one line without an end", fmt.Sprintf("printf 'the head'; head -c %d /dev/zero | tr '\\0' x; printf 'the tail'", line), line + 16, "the tail"},
 		{"zeros", fmt.Sprintf("printf 'the head'; head -c %d /dev/zero; printf 'the tail'", size), size + 16, "the tail"},
-		{"lines", fmt.Sprintf("printf 'the head'; yes | head -c %d; printf 'the tail'", 1<<28), 1<<28 + 16, "the tail"},
+		{"lines", fmt.Sprintf("printf 'the head'; yes | head -c %d; printf 'the tail'", line), line + 16, "the tail"},
 	} {
 		before, start := peak(t, s.cmd.Process.Pid), time.Now()
 		a := s.run([]string{"/bin/sh", "-c", c.script}, `,"timeout_ms":600000,"limits":{"cpus":2}`)
@@ -103,24 +103,28 @@ func TestFloods(t *testing.T) {
 	wantOnlyPool(t, s)
 }
 
-// TestTinyWrites counts a million writes of one byte.
+// TestTinyWrites counts very many writes of one byte: at full size a million.
+//
+//suite:part core
 func TestTinyWrites(t *testing.T) {
 	e, ctx := newEngine(t)
-	start := time.Now()
+	start, writes := time.Now(), testenv.Size(100_000, 1_000_000)
 	o, err := e.Run(ctx, brig.Program{Timeout: 5 * time.Minute, Limits: brig.Limits{CPUs: 2, Output: brig.KiB}, Command: []string{
-		"python3", "-c", "import os\nfor i in range(1000000): os.write(1,b'x')",
+		"python3", "-c", fmt.Sprintf("import os\nfor i in range(%d): os.write(1,b'x')", writes),
 	}}, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Stdout.Total != 1_000_000 || !o.Truncated() || o.ExitCode != 0 || len(o.Stdout.Head)+len(o.Stdout.Tail) != brig.KiB {
+	if o.Stdout.Total != int64(writes) || !o.Truncated() || o.ExitCode != 0 || len(o.Stdout.Head)+len(o.Stdout.Tail) != brig.KiB {
 		t.Errorf("%+v, %d bytes kept", o.Result, len(o.Stdout.Head)+len(o.Stdout.Tail))
 	}
-	t.Logf("a million writes in %v", time.Since(start).Round(time.Millisecond))
+	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
 // TestLongInput sends 100 MB through cat and back, by the command line and a
 // server: every byte comes back, and the server keeps none of them.
+//
+//suite:part core
 func TestLongInput(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "")

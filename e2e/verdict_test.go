@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,13 +11,11 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // battery is how many programs of each sort are judged.
-const battery = 100
-
-// full reports whether the long forms of tests are asked for.
-func full() bool { return os.Getenv("BRIG_FULL") != "" }
+func battery() int { return testenv.Size(10, 100) }
 
 // inParallel calls f with 0 to n-1, some at a time: as many as keep two
 // processors busy while others wait.
@@ -109,12 +106,14 @@ func gluttons() []sorted {
 
 // TestOutOfMemoryIsSaid runs programs that use too much memory in all the ways
 // there are. Every one is labelled so, and what it had said before is kept.
+//
+//suite:part core
 func TestOutOfMemoryIsSaid(t *testing.T) {
 	needRoot(t) // without a cgroup it is a watchdog's: see TestRootlessMemory
 	e, ctx := newEngine(t)
 	c := newTally()
 	list := gluttons()
-	inParallel(battery, 4, func(i int) {
+	inParallel(battery(), 4, func(i int) {
 		g := list[i%len(list)]
 		g.p.Timeout = 30 * time.Second
 		o, err := e.Run(ctx, g.p, brig.IO{})
@@ -153,11 +152,13 @@ func suicides() []sorted {
 
 // TestKillIsNotOutOfMemory runs programs that end by SIGKILL, or as if. None
 // is labelled as out of memory, and none as timed out.
+//
+//suite:part core
 func TestKillIsNotOutOfMemory(t *testing.T) {
 	e, ctx := newEngine(t)
 	c := newTally()
 	list := suicides()
-	inParallel(battery, 4, func(i int) {
+	inParallel(battery(), 4, func(i int) {
 		s := list[i%len(list)]
 		s.p.Limits = brig.Limits{Memory: 128 * brig.MiB}
 		o, err := e.Run(ctx, s.p, brig.IO{})
@@ -201,13 +202,15 @@ func trees() []sorted {
 // TestTimeoutEndsOneShots gives hostile process trees a second. Each is
 // labelled, what it said is there, and no process of it is left on the host
 // when the answer is.
+//
+//suite:part core
 func TestTimeoutEndsOneShots(t *testing.T) {
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)
 	attack.Case(t, "RES-10", "none of a one-shot's processes is left on the host")
 	c := newTally()
 	list := trees()
-	inParallel(battery/2, 4, func(i int) {
+	inParallel(battery()/2, 4, func(i int) {
 		x := list[i%len(list)]
 		// The label finds the sandbox's processes among its neighbours'.
 		x.p.Name = fmt.Sprintf("tree-%d", i)
@@ -236,6 +239,8 @@ func TestTimeoutEndsOneShots(t *testing.T) {
 // left inside is counted by a later command. In case that is fooled, too, the
 // host measures that nothing is busy in the end; it cannot count, since gVisor
 // keeps the host's processes of those that ended for those that come.
+//
+//suite:part core
 func TestTimeoutEndsExecs(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
@@ -252,7 +257,7 @@ func TestTimeoutEndsExecs(t *testing.T) {
 		if _, err := e.Exec(ctx, s.Spec.Name, brig.Command{Shell: "sleep 0.1"}, brig.IO{}); err != nil {
 			t.Errorf("exec: %v", err)
 		}
-		for i := k; i < battery/2; i += boxes {
+		for i := k; i < battery()/2; i += boxes {
 			x := list[(i/boxes+k)%len(list)]
 			res, err := e.Exec(ctx, s.Spec.Name, brig.Command{Argv: x.p.Command, Timeout: time.Second}, brig.IO{})
 			ended := time.Now()

@@ -16,10 +16,12 @@ import (
 // TestWorkspaceCrash kills the server at every point of a commit. The next
 // server has the old version or the new one, whole; the sandbox is still there
 // and commits again; and what a dead commit left is swept.
+//
+//suite:part workspaces
 func TestWorkspaceCrash(t *testing.T) {
 	needRoot(t)
 	dir, lab := dataDir(t), t.TempDir()
-	c := &crasher{t: t, dir: dir, binary: withFailpoints(t), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
+	c := &crasher{t: t, dir: dir, binary: bin(t, "test/brig-failpoints"), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
 	if err := os.WriteFile(filepath.Join(lab, "brig.yaml"), []byte("pool: {size: -1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +142,8 @@ func TestWorkspaceCrash(t *testing.T) {
 
 // A lease that ends writes a direct workspace back, and so does the end of a
 // server's life in between.
+//
+//suite:part workspaces full
 func TestWorkspaceLeaseEnds(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)

@@ -10,6 +10,8 @@ import (
 
 // What one provider's sandbox has written the next one's has, whichever that
 // is, to the bit; and what that one changes comes back.
+//
+//suite:part workspaces full
 func TestWorkspaceAtEveryProvider(t *testing.T) {
 	lab := startDocker(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))

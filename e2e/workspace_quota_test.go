@@ -14,6 +14,8 @@ import (
 // TestWorkspaceQuota commits from many sandboxes at once to a tenant with room
 // for three of them: three succeed, the others are told why, and keep what they
 // have; and what a workspace had is free when it is removed.
+//
+//suite:part workspaces
 func TestWorkspaceQuota(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))
@@ -127,6 +129,8 @@ func TestWorkspaceQuota(t *testing.T) {
 
 // TestWorkspaceCapture has a sandbox write all over the place, and captures some
 // of it: what was written, and nothing that a link leads to.
+//
+//suite:part workspaces
 func TestWorkspaceCapture(t *testing.T) {
 	e, b, _ := withWorkspaces(t)
 	if _, err := e.CreateWorkspace(b.ctx, "data"); err != nil {

@@ -16,16 +16,19 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // TestWorkspaceKilled kills the server, or a sandbox, at random moments of a
 // commit: with a folder as the store and with a bucket. The workspace holds the
 // old version or the new one, every byte of it; one that was acknowledged is
 // there; and the next commit succeeds.
+//
+//suite:part workspaces full
 func TestWorkspaceKilled(t *testing.T) {
 	needRoot(t)
 	rounds := 8
-	if full() {
+	if testenv.Full() {
 		rounds = 60
 	}
 	for _, store := range []string{"local", "s3"} {

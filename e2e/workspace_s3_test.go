@@ -61,6 +61,8 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 // TestWorkspaceOnS3 is a server whose workspaces are in a bucket: what one
 // sandbox wrote the next has, on another server, too, and neither a sandbox nor
 // a process nor a file of the server has the bucket's key.
+//
+//suite:part workspaces
 func TestWorkspaceOnS3(t *testing.T) {
 	needRoot(t)
 	dir, bucket := dataDir(t), t.TempDir()

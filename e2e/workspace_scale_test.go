@@ -2,22 +2,21 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // TestWorkspaceScale carries 10,000 files and one large file out of a sandbox
 // and into the next. It says how long that took and holds nobody to it. The
-// large file has 1 GiB with BRIG_FULL=1.
+// large file has 1 GiB at full size.
+//
+//suite:part workspaces full
 func TestWorkspaceScale(t *testing.T) {
 	e, b, _ := withWorkspaces(t)
-	large := int64(64 * brig.MiB)
-	if os.Getenv("BRIG_FULL") != "" {
-		large = brig.GiB
-	}
+	large := int64(testenv.Size(64*brig.MiB, brig.GiB))
 	if _, err := e.CreateWorkspace(b.ctx, "data"); err != nil {
 		t.Fatal(err)
 	}

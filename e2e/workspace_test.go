@@ -47,6 +47,7 @@ chmod 500 src/deep/er
 // sumTree says all of a tree that must be the same in the next sandbox.
 const sumTree = `cd /workspace && find . ! -type p -printf '%p %y %m %l\n' | LC_ALL=C sort | grep -v '^\. ' | od -c | sha256sum; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum; stat -c '%Y %U' src/old`
 
+//suite:part workspaces
 func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	e, b, dir := withWorkspaces(t)
 	ctx := b.ctx
@@ -140,6 +141,8 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 }
 
 // The four modes of a write: read_only, overlay, direct, and within prefixes.
+//
+//suite:part workspaces
 func TestWorkspaceWritePolicy(t *testing.T) {
 	e, b, _ := withWorkspaces(t)
 	ctx := b.ctx
@@ -196,6 +199,8 @@ func TestWorkspaceWritePolicy(t *testing.T) {
 
 // A sandbox with a main program has its workspace before that begins, and
 // writes it back when it ends: whoever ends it, and through a server's end.
+//
+//suite:part workspaces
 func TestWorkspaceMainProgram(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)

@@ -16,22 +16,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // TestScripts runs the command line as users do: the built binary, on a data
 // folder of the script's own.
 func TestScripts(t *testing.T) {
-	bin := os.Getenv("BRIG_BIN_DIR")
-	if bin == "" {
-		root, err := filepath.Abs("../..")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command("make", "-s", "-C", root, "build").CombinedOutput(); err != nil {
-			t.Fatalf("make build: %v: %s", err, out)
-		}
-		bin = filepath.Join(root, "bin")
-	}
+	bin := filepath.Dir(testenv.Bin(t, "brig"))
 	// One folder for all scripts would have them wait for each other; one
 	// image for all spares its making.
 	testscript.Run(t, testscript.Params{

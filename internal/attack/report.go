@@ -37,6 +37,16 @@ func Read(r io.Reader) (*Book, error) {
 	return b, in.Err()
 }
 
+// Seen returns the classes of which the book has a case or a control.
+func (b *Book) Seen(catalogue []Class) (out []Class) {
+	for _, c := range catalogue {
+		if len(b.cases[c.ID])+len(b.mutants[c.ID]) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // bad lists what is bad.
 func bad(of map[string]bool) (out []string) {
 	for what, b := range of {

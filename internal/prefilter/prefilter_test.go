@@ -19,25 +19,26 @@ import (
 	sentryconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
+
+	"github.com/brig-run/brig/internal/testenv"
 )
 
-// file holds the programs. BRIG_UPDATE=1 go test writes it anew.
+// file holds the programs. BRIG_UPDATE=1 with
+// CGO_ENABLED=0 go test -tags grpcnotrace writes it anew.
 const file = "programs_amd64.bin"
 
 // plain reports whether this test is built as gVisor's processes are: the
-// race detector and cgo add to what is allowed. Otherwise it runs itself
-// again, built so.
+// race detector and cgo add to what is allowed. Otherwise it runs the build of
+// itself that is.
 func plain(t *testing.T) bool {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("there are no programs for " + runtime.GOARCH)
 	}
-	if !slices.Contains([]string{"", "1"}, os.Getenv("BRIG_UPDATE")) {
+	if !withCgo {
 		return true
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-trimpath", "-tags=grpcnotrace", "-run=^"+t.Name()+"$", ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "BRIG_UPDATE=again"+os.Getenv("BRIG_UPDATE"))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.Bin(t, "test/prefilter.test"), "-test.run=^"+t.Name()+"$").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	return false
@@ -137,14 +138,14 @@ func TestProgramsAreCurrent(t *testing.T) {
 		return
 	}
 	want := compile(t).encode()
-	if os.Getenv("BRIG_UPDATE") == "again1" {
+	if os.Getenv("BRIG_UPDATE") != "" {
 		if err := os.WriteFile(file, want, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if !bytes.Equal(programs, want) {
-		t.Errorf("%s is not what gVisor's rules give now: BRIG_UPDATE=1 go test ./internal/prefilter", file)
+		t.Errorf("%s is not what gVisor's rules give now: BRIG_UPDATE=1 CGO_ENABLED=0 go test -tags grpcnotrace ./internal/prefilter", file)
 	}
 }
 

@@ -2,10 +2,10 @@ package agentrun_test
 
 import (
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/agentrun"
 	"github.com/brig-run/brig/provider/agentrun/agentruntest"
 )
@@ -13,18 +13,9 @@ import (
 // The double takes what Alibaba Cloud's own client library sends, query and
 // token included, and refuses it if it is signed with another secret: so what
 // the provider is tested against is the service's protocol, and not our reading
-// of it. The library is in a module of its own, which go fetches.
+// of it. The library is in a module of its own, tools/agentrun.
 func TestOfficialClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds another module")
-	}
-	binary := filepath.Join(t.TempDir(), "agentrun")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = "../../tools/agentrun"
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the official client: %v: %s", err, out)
-	}
+	binary := testenv.Bin(t, "test/agentrun-client")
 	w := open(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
 	at := strings.TrimPrefix(w.url, "http://")
 	out, err := exec.Command(binary, at, keyID, secret, "token").CombinedOutput()

@@ -1,0 +1,378 @@
+// Command suite runs Brig's tests. The Makefile calls it:
+//
+//	suite test      make test: every package, and the end-to-end tests at small size
+//	suite all       make test-all: everything at full size, in parts
+//	suite ci        .ci/run: make test, and the parts that belong to what changed
+//	suite list      which test is in which part
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/suite"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// session is one run of the command.
+type session struct {
+	tree       *suite.Tree
+	tests      []suite.Test // without the quarantine
+	quarantine []suite.Quarantined
+	green      suite.Green
+	runner     *suite.Runner
+	options    suite.Options
+	begin      time.Time
+	notes      []string
+}
+
+// The files of the checkout that a session reads and writes.
+const (
+	greenFile      = ".ci/green.json"
+	quarantineFile = ".ci/quarantine"
+	timesFile      = "bin/test-times.json"
+)
+
+func run(ctx context.Context, args []string) (bool, error) {
+	if len(args) == 0 {
+		return false, errors.New("usage: suite test|all|ci|list [flags]")
+	}
+	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
+	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
+	part := flags.String("part", "", "of `suite all`: run these `parts` only, separated by |")
+	slots := flags.Int("slots", 4, "how many end-to-end tests run side by side")
+	count := flags.Int("count", 0, "how often each test runs")
+	if err := flags.Parse(args[1:]); err != nil {
+		return false, err
+	}
+	s, err := open(*slots, *count)
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(s.options.Book)
+	switch args[0] {
+	case "list":
+		return true, s.list()
+	case "test":
+		err = s.small(ctx, *one)
+	case "all":
+		err = s.all(ctx, *part, *one)
+	case "ci":
+		err = s.ci(ctx)
+	default:
+		err = fmt.Errorf("no command %q; there are test, all, ci and list", args[0])
+	}
+	if err != nil {
+		return false, err
+	}
+	if *one == "" {
+		if err := s.runner.Times.Write(timesFile); err != nil {
+			return false, err
+		}
+	}
+	return s.runner.Report(os.Stdout, s.notes...), context.Cause(ctx)
+}
+
+// open reads the checkout in the working directory.
+func open(slots, count int) (*session, error) {
+	tree, err := suite.OpenTree(".")
+	if err != nil {
+		return nil, err
+	}
+	all, err := suite.Discover(".")
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(quarantineFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{tree: tree, begin: time.Now()}
+	if s.quarantine, err = suite.ReadQuarantine(string(text)); err != nil {
+		return nil, err
+	}
+	if s.tests, _, err = suite.Split(all, s.quarantine); err != nil {
+		return nil, err
+	}
+	if s.green, err = suite.ReadGreen(greenFile); err != nil {
+		return nil, err
+	}
+	book, err := os.CreateTemp("", "brig-attacks-")
+	if err != nil {
+		return nil, err
+	}
+	book.Close()
+	s.options = suite.Options{Count: count, Book: book.Name(), Rotation: os.Getenv("ROTATION")}
+	if s.options.Rotation == "" {
+		// Consecutive commits take consecutive shares.
+		if s.options.Rotation, err = git("rev-list", "--count", "HEAD"); err != nil {
+			s.options.Rotation = "0"
+		}
+	}
+	s.runner = &suite.Runner{Out: os.Stdout, Slots: slots, Times: suite.ReadTimes(timesFile, s.green)}
+	return s, nil
+}
+
+// list prints which test is in which part.
+func (s *session) list() error {
+	for _, t := range s.tests {
+		size := "make test"
+		if t.Full {
+			size = "make test-all"
+		}
+		fmt.Printf("%-12s %-14s %s\n", t.Part, size, t.Name)
+	}
+	return nil
+}
+
+// small runs make test.
+func (s *session) small(ctx context.Context, one string) error {
+	if one != "" {
+		return s.only(ctx, one)
+	}
+	for _, q := range s.quarantine {
+		s.notes = append(s.notes, fmt.Sprintf("left out since %s: %s: %s", q.Since.Format(time.DateOnly), q.Test, q.Reason))
+	}
+	fmt.Printf("Long lists of cases take the share of ROTATION=%s.\n", s.options.Rotation)
+	plan, err := s.tree.Small(s.tests, s.options)
+	if err != nil {
+		return err
+	}
+	s.runner.Run(ctx, plan)
+	return s.attacks(true)
+}
+
+// only runs one test.
+func (s *session) only(ctx context.Context, one string) error {
+	plan, err := s.tree.Only(one, s.tests, s.options)
+	if err != nil {
+		return err
+	}
+	s.runner.Run(ctx, plan)
+	return nil
+}
+
+// all runs make test-all, or some of its parts.
+func (s *session) all(ctx context.Context, parts, one string) error {
+	s.options.Full = true
+	if one != "" && parts != "race" {
+		return s.only(ctx, one)
+	}
+	names := strings.FieldsFunc(parts, func(r rune) bool { return r == '|' || r == ',' || r == ' ' })
+	if parts == "" {
+		for _, p := range suite.Parts() {
+			names = append(names, p.Name)
+		}
+	}
+	for _, name := range names {
+		if err := s.part(ctx, name, one); err != nil {
+			return err
+		}
+	}
+	whole := parts == "" && one == ""
+	if whole {
+		if err := s.flaky(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.attacks(whole); err != nil {
+		return err
+	}
+	if whole && ctx.Err() == nil && s.runner.Green() {
+		return s.record()
+	}
+	return nil
+}
+
+// part runs one part of make test-all.
+func (s *session) part(ctx context.Context, name, one string) error {
+	p, err := suite.PartNamed(name)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	target := "test-programs"
+	if p.Race {
+		target = "race-programs"
+	}
+	if err := s.make(ctx, target); err != nil {
+		return err
+	}
+	fmt.Printf("== %s: %s\n", p.Name, p.What)
+	plan, err := s.tree.OfPart(p, s.tests, one, s.options)
+	if err != nil {
+		return err
+	}
+	f := s.runner.Run(ctx, plan)
+	fmt.Printf("== %s took %s\n", p.Name, f.Took.Round(time.Second))
+	return nil
+}
+
+// make builds what tests need.
+func (s *session) make(ctx context.Context, target string) error {
+	cmd := exec.CommandContext(ctx, "make", "-s", target)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	return nil
+}
+
+// flaky runs the tests of the quarantine.
+func (s *session) flaky(ctx context.Context) error {
+	all, err := suite.Discover(".")
+	if err != nil {
+		return err
+	}
+	_, out, err := suite.Split(all, s.quarantine)
+	if err != nil || len(out) == 0 {
+		return err
+	}
+	s.runner.Run(ctx, s.tree.Quarantine(out, s.options))
+	return nil
+}
+
+// attacks reads the book of attacks. Of a whole run, each class of the
+// catalogue must have a case and a control; as another user than root half of
+// the attacks cannot be made.
+func (s *session) attacks(whole bool) error {
+	f, err := os.Open(s.options.Book)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	book, err := attack.Read(f)
+	if err != nil {
+		return err
+	}
+	catalogue := attack.Catalogue()
+	if !whole || os.Getuid() != 0 {
+		catalogue = book.Seen(catalogue)
+	}
+	var table strings.Builder
+	wrong := book.Report(&table, catalogue)
+	if s.options.Full {
+		fmt.Print(table.String())
+	}
+	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
+	s.notes = append(s.notes, "Attacks: "+lines[len(lines)-1])
+	if len(wrong) > 0 {
+		s.runner.Fail("the book of attacks", strings.Join(wrong, "\n")+"\n")
+	}
+	return nil
+}
+
+// record writes down that everything passed at this commit.
+func (s *session) record() error {
+	dirty, err := git("status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return err
+	}
+	if dirty != "" {
+		s.notes = append(s.notes, "Not recorded as green: the checkout has uncommitted changes.")
+		return nil
+	}
+	commit, err := git("rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	s.notes = append(s.notes, "Recorded as green in "+greenFile+"; commit it.")
+	return suite.Green{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly), Times: s.runner.Times.OfParts()}.Write(greenFile)
+}
+
+// budget is the time within which CI is to end.
+const budget = 60 * time.Minute
+
+// ci runs make test, and then the parts that belong to what changed since
+// everything was green, as far as the time goes.
+func (s *session) ci(ctx context.Context) error {
+	if err := s.small(ctx, ""); err != nil {
+		return err
+	}
+	files, err := changed(s.green.Commit)
+	var names []string
+	why := map[string]string{}
+	if err != nil {
+		s.notes = append(s.notes, fmt.Sprintf("Every part is asked for: %v.", err))
+		for _, p := range suite.Parts() {
+			names, why[p.Name] = append(names, p.Name), "no commit is known to be green"
+		}
+	} else {
+		names, why = suite.PartsFor(files, s.tests)
+	}
+	spent := time.Since(s.begin)
+	if at, err := time.Parse(time.RFC3339, os.Getenv("BRIG_CI_BEGAN")); err == nil {
+		spent = time.Since(at)
+	}
+	chosen, left := suite.Fit(names, s.runner.Times, budget-spent)
+	asked := map[string]bool{}
+	for _, name := range chosen {
+		asked[name] = true
+		fmt.Printf("== %s runs for %s\n", name, why[name])
+	}
+	s.options.Full = true
+	for _, name := range chosen {
+		if err := s.part(ctx, name, ""); err != nil {
+			return err
+		}
+	}
+	for _, name := range left {
+		asked[name] = true
+		s.notes = append(s.notes, fmt.Sprintf("Left out: %s, which %s asks for: it takes about %s, and CI has %s.", name, why[name],
+			suite.ExpectedOf(name, s.runner.Times).Round(time.Second), budget))
+	}
+	var rest []string
+	for _, p := range suite.Parts() {
+		if !asked[p.Name] {
+			rest = append(rest, p.Name)
+		}
+	}
+	if len(rest) > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("Left out: %s: nothing that belongs to them changed since %.12s.", strings.Join(rest, ", "), s.green.Commit))
+	}
+	return s.attacks(false)
+}
+
+// changed lists the files that differ from a commit.
+func changed(commit string) ([]string, error) {
+	if commit == "" {
+		return nil, fmt.Errorf("%s names no commit", greenFile)
+	}
+	out, err := git("diff", "--name-only", commit)
+	if err != nil {
+		return nil, fmt.Errorf("the green commit %.12s is not in this checkout", commit)
+	}
+	var files []string
+	for f := range strings.Lines(out) {
+		files = append(files, filepath.ToSlash(strings.TrimSpace(f)))
+	}
+	return files, nil
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", args...).Output()
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package prefilter
+
+const withCgo = false

@@ -1,0 +1,128 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Test is a test of the end-to-end suite. The line above its function says
+// where it runs:
+//
+//	//suite:part hostile full alone
+//
+// The first word is the part. "full" keeps the test out of `make test`; "alone"
+// lets nothing else run beside it; "with=name" runs the tests with that name in
+// one process, so that they can share a server.
+type Test struct {
+	Name  string
+	File  string // relative to the root, with slashes
+	Part  string
+	Full  bool
+	Alone bool
+	With  string
+}
+
+// directive begins the line that names a test's part.
+const directive = "//suite:part"
+
+// Discover reads the end-to-end tests below root, ordered by name. It fails if
+// a test names no part, or one that does not exist.
+func Discover(root string) ([]Test, error) {
+	files, err := filepath.Glob(filepath.Join(root, "e2e", "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	var tests []Test
+	var wrong []error
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		found, err := discoverFile(path.Join("e2e", filepath.Base(file)), src)
+		wrong = append(wrong, err)
+		tests = append(tests, found...)
+	}
+	slices.SortFunc(tests, func(a, b Test) int { return strings.Compare(a.Name, b.Name) })
+	return tests, errors.Join(wrong...)
+}
+
+func discoverFile(name string, src []byte) (tests []Test, err error) {
+	f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || !runs(fn) {
+			continue
+		}
+		t := Test{Name: fn.Name.Name, File: name}
+		if err := t.place(fn.Doc); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", name, t.Name, err))
+			continue
+		}
+		tests = append(tests, t)
+	}
+	return tests, errors.Join(wrong...)
+}
+
+// runs reports whether go test runs a function.
+func runs(fn *ast.FuncDecl) bool {
+	if fn.Recv != nil || fn.Name.Name == "TestMain" {
+		return false
+	}
+	for _, prefix := range []string{"Test", "Example", "Fuzz"} {
+		rest, ok := strings.CutPrefix(fn.Name.Name, prefix)
+		if ok && (rest == "" || strings.ToUpper(rest[:1]) == rest[:1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// place reads the directive of a test.
+func (t *Test) place(doc *ast.CommentGroup) error {
+	var words []string
+	if doc != nil {
+		for _, c := range doc.List {
+			if rest, ok := strings.CutPrefix(c.Text, directive+" "); ok {
+				words = strings.Fields(rest)
+			}
+		}
+	}
+	if len(words) == 0 {
+		return fmt.Errorf("the test names no part; add a line %q above it (docs/TESTING.md)", directive+" NAME")
+	}
+	p, err := PartNamed(words[0])
+	if err != nil {
+		return err
+	}
+	if p.Packages || p.Race {
+		return fmt.Errorf("the part %s takes no end-to-end tests", p.Name)
+	}
+	t.Part = p.Name
+	for _, w := range words[1:] {
+		with, ok := strings.CutPrefix(w, "with=")
+		switch {
+		case w == "full":
+			t.Full = true
+		case w == "alone":
+			t.Alone = true
+		case ok && with != "":
+			t.With = with
+		default:
+			return fmt.Errorf("%q is not a word of %s; it knows full, alone and with=NAME", w, directive)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Job is one process that runs tests.
+type Job struct {
+	Name  string   // for people: a test, or a set of packages
+	Part  string   // the part that it is counted in
+	Argv  []string // prints the events of `go test -json`
+	Dir   string
+	Env   []string // added to the environment
+	Alone bool     // nothing runs beside it
+	// Limit ends a job that hangs.
+	Limit time.Duration
+	// Again is the make command that runs one test of this job.
+	Again string
+}
+
+// repeat is the command that runs one test again, or the whole job.
+func (j *Job) repeat(test string) string {
+	if test == "" {
+		return j.Again
+	}
+	return j.Again + " RUN='" + strings.ReplaceAll(test, "'", `'\''`) + "'"
+}
+
+// run runs the job to its end and counts what it prints.
+func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("the job took more than %s", j.Limit))
+	defer cancel()
+	cmd := exec.Command(j.Argv[0], j.Argv[1:]...)
+	cmd.Dir, cmd.Env = j.Dir, append(os.Environ(), j.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	from, to, err := os.Pipe()
+	if err != nil {
+		r.broken(j, err.Error())
+		return
+	}
+	defer from.Close()
+	cmd.Stdout, cmd.Stderr = to, to
+	err = cmd.Start()
+	to.Close()
+	if err != nil {
+		r.broken(j, err.Error())
+		return
+	}
+	// Whatever a test leaves behind holds the pipe: the end of the process counts.
+	exit := make(chan error, 1)
+	go func() { exit <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case err = <-exit:
+		case <-ctx.Done():
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGQUIT) // Go programs print their goroutines
+			select {
+			case <-exit:
+			case <-time.After(10 * time.Second):
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			err = context.Cause(ctx)
+		}
+		_ = from.SetReadDeadline(time.Now().Add(2 * time.Second))
+	}()
+	explained, noise := r.read(j, from, each)
+	<-ended
+	switch {
+	case err == nil:
+	case !explained:
+		r.broken(j, fmt.Sprintf("%v\n%s", err, noise))
+	case noise != "":
+		r.explain(j, noise)
+	}
+}
+
+// explain adds what a failed job printed outside of its tests to its last
+// failure.
+func (r *Results) explain(j *Job, noise string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.failures) - 1; i >= 0; i-- {
+		if strings.HasPrefix(r.failures[i].Job, j.Name) {
+			r.failures[i].Output += noise
+			return
+		}
+	}
+}
+
+// Tree is a checkout and the programs that were built in it.
+type Tree struct {
+	Root      string
+	Module    string // the module's path
+	TestJSON  string // the program that turns test output into events
+	Bin, Race string // the folders of the programs; Race has those with the race detector
+}
+
+// OpenTree looks at the checkout at root.
+func OpenTree(root string) (*Tree, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{Root: root, Bin: filepath.Join(root, "bin"), Race: filepath.Join(root, "bin", "race")}
+	for to, argv := range map[*string][]string{&t.Module: {"list", "-m"}, &t.TestJSON: {"tool", "-n", "test2json"}} {
+		cmd := exec.Command("go", argv...)
+		cmd.Dir, cmd.Stderr = root, os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go %s: %w", strings.Join(argv, " "), err)
+		}
+		*to = strings.TrimSpace(string(out))
+	}
+	return t, nil
+}
+
+// packages returns the packages that patterns name, without e2e, whose tests
+// are jobs of their own.
+func (t *Tree) packages(patterns ...string) ([]string, error) {
+	cmd := exec.Command("go", append([]string{"list"}, patterns...)...)
+	cmd.Dir, cmd.Stderr = t.Root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var list []string
+	for _, p := range strings.Fields(string(out)) {
+		if p != t.Module+"/e2e" {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// Options choose what runs and how.
+type Options struct {
+	Full  bool   // at full size
+	Tests string // a pattern for -run; empty for all
+	Count int    // how often each test runs; 0 is once, from the cache where it can be
+	Book  string // the file into which attacks are written
+	// Rotation chooses the share of long lists of cases that runs at small size.
+	Rotation string
+}
+
+func (o Options) env() (env []string) {
+	if o.Full {
+		env = append(env, "BRIG_FULL=1")
+	}
+	if o.Book != "" {
+		env = append(env, "BRIG_ATTACK="+o.Book)
+	}
+	return env
+}
+
+// againTest is the command for a failure of `make test`, and againAll for one
+// of a part.
+const againTest = "make test"
+
+func againAll(part string) string { return "make test-all PART=" + part }
+
+// goTest is a job that runs packages.
+func (t *Tree) goTest(name, part string, race bool, o Options, packages []string) Job {
+	argv := []string{"go", "test", "-json", "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
+	env := append(o.env(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+t.Bin)
+	if race {
+		argv, env[len(env)-2] = append(argv, "-race"), "CGO_ENABLED=1"
+	}
+	if o.Tests != "" {
+		argv = append(argv, "-run", o.Tests)
+	}
+	if o.Count > 0 {
+		argv = append(argv, fmt.Sprint("-count=", o.Count))
+	}
+	again := againTest
+	if o.Full {
+		again = againAll(part)
+	}
+	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true}
+}
+
+// endToEnd is a job for each group of end-to-end tests.
+func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs []Job) {
+	bin := t.Bin
+	if race {
+		bin = t.Race
+	}
+	groups := map[string]int{} // the index of a group's job
+	names := [][]string{}
+	for _, test := range tests {
+		group := test.With
+		if group == "" {
+			group = test.Name
+		}
+		i, ok := groups[group]
+		if !ok {
+			i = len(jobs)
+			groups[group] = i
+			again := againTest
+			if o.Full {
+				again = againAll(test.Part)
+			} else if race {
+				again = againAll("race")
+			}
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: 25 * time.Minute, Again: again})
+			names = append(names, nil)
+		}
+		names[i] = append(names[i], test.Name)
+		jobs[i].Alone = jobs[i].Alone || test.Alone
+	}
+	for i := range jobs {
+		pattern := "^(" + strings.Join(names[i], "|") + ")$"
+		if o.Tests != "" {
+			pattern = o.Tests
+		}
+		jobs[i].Env = append(o.env(), "BRIG_BIN_DIR="+bin, "BRIG_ROTATION="+o.Rotation)
+		jobs[i].Argv = []string{
+			t.TestJSON, "-t", "-p", "e2e", filepath.Join(bin, "test", "e2e.test"), "-test.v=test2json",
+			"-test.run", pattern, "-test.timeout", "20m", fmt.Sprint("-test.count=", max(1, o.Count)),
+		}
+	}
+	return jobs
+}
+
+// key names the job among the times of all plans.
+func (j *Job) key() string { return j.Part + ": " + j.Name }

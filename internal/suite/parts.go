@@ -1,0 +1,245 @@
+// Package suite decides which tests run where, runs them, and reports.
+//
+// `make test` runs every package and the end-to-end tests at small size.
+// `make test-all` runs everything at full size, in parts that can run alone.
+// CI runs `make test`, and then the parts that belong to what has changed.
+package suite
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Part is a named piece of `make test-all`.
+type Part struct {
+	Name string
+	What string
+	// Expected is how long the part takes on two cores, for the time budget of CI.
+	Expected time.Duration
+	// Packages is set for the part that runs packages with go test, and Race for
+	// the one that runs the end-to-end tests of `make test` on programs built with
+	// the race detector. The others run the end-to-end tests that name the part.
+	Packages, Race bool
+}
+
+// Parts lists the parts, in the order in which they run.
+func Parts() []Part {
+	return []Part{
+		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Expected: 12 * time.Minute, Packages: true},
+		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API", Expected: 8 * time.Minute},
+		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in", Expected: 6 * time.Minute},
+		{Name: "egress", What: "network rules, brokered secrets and their controls", Expected: 6 * time.Minute},
+		{Name: "crash", What: "crash points, random kills, restarts, full disks", Expected: 12 * time.Minute},
+		{Name: "workspaces", What: "workspaces, in folders and on an S3 server", Expected: 4 * time.Minute},
+		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript", Expected: 12 * time.Minute},
+		{Name: "console", What: "the web console in a browser", Expected: 2 * time.Minute},
+		{Name: "providers", What: "conformance of every provider but Docker, and routing between them", Expected: 8 * time.Minute},
+		{Name: "docker", What: "the Docker provider with a Docker Engine", Expected: 6 * time.Minute},
+		{Name: "install", What: "the Debian package, the guides, rootless use, cgroup v2 in a virtual machine", Expected: 5 * time.Minute},
+		{Name: "race", What: "the end-to-end tests of make test on a server, shim and agent built with the race detector", Expected: 15 * time.Minute, Race: true},
+	}
+}
+
+// PartNamed returns the part with a name.
+func PartNamed(name string) (Part, error) {
+	var names []string
+	for _, p := range Parts() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Part{}, fmt.Errorf("no part is named %q; the parts are %s", name, strings.Join(names, ", "))
+}
+
+// everything are the names of all parts.
+func everything() (names []string) {
+	for _, p := range Parts() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// raced are the packages that `make test` runs with the race detector as well:
+// those in which goroutines share memory.
+var raced = []string{
+	"./alert", "./api/...", "./audit", "./chaos", "./client", "./door/...", "./egress", "./engine", "./guest/...",
+	"./internal/journal", "./observe", "./provider/...", "./remote", "./signin", "./store/...", "./tool", "./workspace",
+}
+
+// Area says which parts of `make test-all` belong to a path.
+type Area struct {
+	Path  string // a file, or a folder with everything below it
+	Parts []string
+}
+
+// Areas returns the table from paths to parts. The longest path that fits
+// counts. A test holds it to the tree: each file has a row, each row a file.
+func Areas() []Area {
+	all := everything()
+	return []Area{
+		{".ci", nil}, // make test, lint and the demo run what is in it
+		{".ci/debian", []string{"install"}},
+		{".ci/image", []string{"install"}},
+		{".ci/package", []string{"install"}},
+		{".ci/wheel", []string{"clients"}},
+		{".gitignore", nil},
+		{".golangci.yml", nil},
+		{"Makefile", nil},
+		{"README.md", nil},
+		{"SECURITY.md", nil},
+		{"docs", nil},
+		{"docs/guides", []string{"install"}},
+		{"go.mod", all},
+		{"go.sum", all},
+		{"tools", nil},
+		{"tools/agentrun", []string{"providers"}},
+
+		{"", []string{"core", "race"}}, // the Go files of the root
+		{"engine", []string{"core", "hostile", "crash", "race"}},
+		{"door", []string{"hostile", "clients", "race"}},
+		{"client", []string{"core", "clients", "race"}},
+		{"cmd", []string{"core", "install"}},
+		{"cmd/brig-agent", []string{"core", "hostile", "docker"}},
+		{"cmd/brig-engine", []string{"core", "hostile", "crash"}},
+		{"cmd/brig-shim", []string{"core", "hostile", "crash"}},
+		{"store", []string{"core", "crash", "race"}},
+		{"audit", []string{"hostile", "crash"}},
+		{"signin", []string{"hostile"}},
+		{"alert", []string{"core"}},
+		{"observe", []string{"core"}},
+		{"screen", []string{"core"}},
+		{"tool", []string{"core", "clients"}},
+		{"schema", []string{"providers"}},
+		{"chaos", []string{"crash"}},
+		{"bench", nil},
+		{"servicetest", []string{"core"}},
+
+		{"egress", []string{"egress", "race"}},
+		{"remote", []string{"egress", "providers"}},
+		{"workspace", []string{"workspaces", "race"}},
+		{"image", []string{"core", "hostile"}},
+		{"interpreter", []string{"core", "clients"}},
+		{"guest", []string{"core", "hostile", "providers", "docker", "race"}},
+
+		{"provider", []string{"providers"}},
+		{"provider/docker", []string{"docker"}},
+		{"provider/fake", []string{"core"}},
+		{"provider/gvisor", []string{"core", "hostile", "crash", "providers", "race"}},
+		{"provider/providertest", []string{"providers", "docker"}},
+		{"provider/ssh", []string{"providers"}},
+
+		{"api/admin", []string{"hostile", "console"}},
+		{"api/e2b", []string{"clients"}},
+		{"api/execman", []string{"clients", "providers"}},
+		{"api/kernels", []string{"clients"}},
+		{"api/letta", []string{"clients"}},
+		{"api/mcp", []string{"clients"}},
+		{"api/rest", []string{"core", "hostile", "console"}},
+		{"sdk", []string{"clients"}},
+		{"examples", []string{"clients"}},
+		{"ui", []string{"console"}},
+
+		{"internal", []string{"core"}},
+		{"internal/attack", nil}, // the attacks of make test write into the book as well
+		{"internal/caps", []string{"hostile"}},
+		{"internal/cgroup", []string{"core", "install"}},
+		{"internal/failpoint", []string{"crash"}},
+		{"internal/prefilter", []string{"hostile"}},
+		{"internal/seal", []string{"egress"}},
+		{"internal/suite", nil},
+		{"internal/testenv", nil},
+
+		{"e2e", nil}, // a test's own part is added
+		{"e2e/console", []string{"console"}},
+		{"e2e/e2b", []string{"clients"}},
+		{"e2e/letta", []string{"clients"}},
+		{"e2e/mcp", []string{"clients"}},
+		{"e2e/oidc", []string{"hostile"}},
+		{"e2e/probe", []string{"hostile", "egress"}},
+		{"e2e/smolagents", []string{"clients"}},
+		{"e2e/testdata", []string{"hostile", "install"}},
+	}
+}
+
+// AreaOf returns the row of the table for a file.
+func AreaOf(file string, areas []Area) (Area, bool) {
+	best, found := Area{}, false
+	for _, a := range areas {
+		fits := a.Path == file || strings.HasPrefix(file, a.Path+"/")
+		if a.Path == "" {
+			fits = !strings.Contains(file, "/") && strings.HasSuffix(file, ".go")
+		}
+		if fits && (!found || len(a.Path) > len(best.Path)) {
+			best, found = a, true
+		}
+	}
+	return best, found
+}
+
+// PartsFor returns the parts that belong to changed files, in the order of
+// Parts, and for each part the first file that asks for it. A file without a
+// row asks for everything.
+func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
+	why := map[string]string{}
+	ask := func(file string, parts ...string) {
+		for _, p := range parts {
+			if why[p] == "" {
+				why[p] = file
+			}
+		}
+	}
+	for _, file := range files {
+		area, ok := AreaOf(file, Areas())
+		if !ok {
+			ask(file, everything()...)
+			continue
+		}
+		ask(file, area.Parts...)
+		for _, t := range tests {
+			if t.File == file {
+				ask(file, t.Part)
+			}
+		}
+	}
+	var names []string
+	for _, name := range everything() {
+		if why[name] != "" {
+			names = append(names, name)
+		}
+	}
+	return names, why
+}
+
+// ExpectedOf returns how long a part takes, as it was measured last.
+func ExpectedOf(name string, times Times) time.Duration {
+	if s := times.Plans[name]; s > 0 {
+		return seconds(s)
+	}
+	p, _ := PartNamed(name)
+	return p.Expected
+}
+
+// Fit chooses the parts that fit into a time, the shortest first, and returns
+// the others as left. Both keep the order of Parts.
+func Fit(names []string, times Times, budget time.Duration) (chosen, left []string) {
+	byTime := slices.Clone(names)
+	slices.SortStableFunc(byTime, func(a, b string) int { return cmp.Compare(ExpectedOf(a, times), ExpectedOf(b, times)) })
+	fits := map[string]bool{}
+	for _, name := range byTime {
+		if budget -= ExpectedOf(name, times); budget >= 0 {
+			fits[name] = true
+		}
+	}
+	for _, name := range names {
+		if fits[name] {
+			chosen = append(chosen, name)
+		} else {
+			left = append(left, name)
+		}
+	}
+	return chosen, left
+}

@@ -1,0 +1,224 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is jobs that run one after the other, or side by side where they may.
+type Plan struct {
+	Name string // "test", or a part
+	Jobs []Job
+}
+
+// endToEndPart is what the end-to-end tests of `make test` are counted in.
+const endToEndPart = "end to end"
+
+// Small is the plan of `make test`.
+func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
+	all, err := t.packages("./...")
+	if err != nil {
+		return Plan{}, err
+	}
+	shared, err := t.packages(raced...)
+	if err != nil {
+		return Plan{}, err
+	}
+	jobs := append([]Job{t.goTest("packages", "packages", false, o, all)}, t.extra(o)...)
+	jobs = append(jobs, t.goTest("packages, race detector", "race detector", true, o, shared))
+	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
+}
+
+// inSmall returns the end-to-end tests of `make test`.
+func inSmall(tests []Test) (out []Test) {
+	for _, test := range tests {
+		if !test.Full {
+			out = append(out, test)
+		}
+	}
+	return out
+}
+
+// OfPart is the plan of a part of `make test-all`.
+// With one, it has only that test.
+func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error) {
+	if one != "" {
+		top, _, _ := strings.Cut(one, "/")
+		tests = slices.DeleteFunc(slices.Clone(tests), func(test Test) bool { return test.Name != top })
+		o.Tests = pattern(one)
+	}
+	switch {
+	case p.Packages:
+		o.Full, o.Count = true, 1
+		all, err := t.packages("./...")
+		if err != nil {
+			return Plan{}, err
+		}
+		return Plan{p.Name, append([]Job{t.goTest(p.Name, p.Name, true, o, all)}, t.extra(o)...)}, nil
+	case p.Race:
+		return Plan{p.Name, t.endToEnd(p.Name, true, o, inSmall(tests))}, nil
+	}
+	o.Full = true
+	var mine []Test
+	for _, test := range tests {
+		if test.Part == p.Name {
+			mine = append(mine, test)
+		}
+	}
+	return Plan{p.Name, t.endToEnd(p.Name, false, o, mine)}, nil
+}
+
+// Quarantine is the plan that runs the tests of the quarantine again and again.
+func (t *Tree) Quarantine(tests []Test, o Options) Plan {
+	o.Full, o.Count = true, quarantineRuns
+	return Plan{"quarantine", t.endToEnd("quarantine", false, o, tests)}
+}
+
+// tagged are the packages with tests that need a build tag, and the tag.
+var tagged = map[string]string{"./internal/failpoint": "failpoints"}
+
+// extra are the jobs of packages that `go test ./...` does not run: those that
+// need a build tag, and the modules of examples, which may use nothing that is
+// not here.
+func (t *Tree) extra(o Options) (jobs []Job) {
+	for dir, tag := range tagged {
+		j := t.goTest(dir+" with "+tag, "packages", false, o, []string{dir})
+		j.Argv[slices.Index(j.Argv, "grpcnotrace")] += "," + tag
+		j.Alone = false
+		jobs = append(jobs, j)
+	}
+	modules, _ := filepath.Glob(filepath.Join(t.Root, "examples", "*", "go.mod"))
+	for _, m := range modules {
+		j := t.goTest("examples/"+filepath.Base(filepath.Dir(m)), "packages", false, o, []string{"./..."})
+		j.Dir, j.Alone = filepath.Dir(m), false
+		j.Env = append(j.Env, "GOPROXY=off", "GOFLAGS=-mod=readonly")
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// Only is the plan of one test, with all its set-up: an end-to-end test, or a
+// test of packages, there with the race detector as well. The name may go on
+// with subtests, as in TestA/case.
+func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
+	top, _, _ := strings.Cut(name, "/")
+	o.Tests, o.Count = pattern(name), max(1, o.Count)
+	for _, test := range tests {
+		if test.Name == top {
+			test.With = ""
+			part := endToEndPart
+			if o.Full {
+				part = test.Part
+			}
+			return Plan{name, t.endToEnd(part, false, o, []Test{test})}, nil
+		}
+	}
+	dirs, err := t.foldersOf(top)
+	if err != nil {
+		return Plan{}, err
+	}
+	if len(dirs) == 0 {
+		return Plan{}, fmt.Errorf("no test is named %s; RUN takes the whole name of a test, or TestName/subtest", top)
+	}
+	plan := Plan{name, []Job{t.goTest("packages", "packages", false, o, dirs)}}
+	shared, err := t.packages(raced...)
+	if err != nil {
+		return Plan{}, err
+	}
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
+		return !slices.Contains(shared, path.Join(t.Module, dir))
+	})
+	if len(dirs) > 0 {
+		plan.Jobs = append(plan.Jobs, t.goTest("packages, race detector", "race detector", true, o, dirs))
+	}
+	return plan, nil
+}
+
+// pattern makes a test's name into one for -run that fits nothing else.
+func pattern(name string) string {
+	words := strings.Split(name, "/")
+	for i, w := range words {
+		words[i] = "^" + regexp.QuoteMeta(w) + "$"
+	}
+	return strings.Join(words, "/")
+}
+
+// foldersOf returns the folders of packages that have a test with a name.
+func (t *Tree) foldersOf(test string) (dirs []string, err error) {
+	head := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(test) + `\(`)
+	err = filepath.WalkDir(t.Root, func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != t.Root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "e2e"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		if src, err := os.ReadFile(name); err != nil || !head.Match(src) {
+			return err
+		}
+		dir, err := filepath.Rel(t.Root, filepath.Dir(name))
+		if dir = "./" + filepath.ToSlash(dir); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		return err
+	})
+	return dirs, err
+}
+
+// Quarantined is a test that fails now and then, and is being repaired.
+// `make test` leaves it out; `make test-all` runs it 20 times and reports.
+type Quarantined struct {
+	Test, Reason string
+	Since        time.Time
+}
+
+// quarantineRuns is how often `make test-all` runs a test of the quarantine.
+const quarantineRuns = 20
+
+// ReadQuarantine reads the list: a line for each test, with its name, the date
+// on which it was listed, and the reason.
+func ReadQuarantine(text string) (list []Quarantined, err error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		words := strings.SplitN(line, " ", 3)
+		if len(words) < 3 {
+			return nil, fmt.Errorf("quarantine: %q must be a test, a date and a reason", line)
+		}
+		since, err := time.Parse(time.DateOnly, words[1])
+		if err != nil {
+			return nil, fmt.Errorf("quarantine: %s: the date must be like 2026-11-23: %w", words[0], err)
+		}
+		list = append(list, Quarantined{words[0], words[2], since})
+	}
+	return list, nil
+}
+
+// Split takes the tests of the quarantine out.
+func Split(tests []Test, list []Quarantined) (kept, out []Test, err error) {
+	var missing []error
+	for _, q := range list {
+		if !slices.ContainsFunc(tests, func(t Test) bool { return t.Name == q.Test }) {
+			missing = append(missing, fmt.Errorf("quarantine: no end-to-end test is named %s", q.Test))
+		}
+	}
+	for _, t := range tests {
+		if slices.ContainsFunc(list, func(q Quarantined) bool { return q.Test == t.Name }) {
+			out = append(out, t)
+		} else {
+			kept = append(kept, t)
+		}
+	}
+	return kept, out, errors.Join(missing...)
+}

@@ -1,0 +1,90 @@
+package suite
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// slowest is how many tests the report names for their time.
+const slowest = 10
+
+// Report prints what all plans came to: parts with times, the slowest tests,
+// tests that were skipped with the reason, failures with their output, and one
+// line of totals. It reports whether everything passed.
+func (r *Runner) Report(w io.Writer, notes ...string) bool {
+	fmt.Fprintf(w, "\n%-16s %8s %7s %8s %8s\n", "part", "passed", "failed", "skipped", "time")
+	var took time.Duration
+	for _, f := range r.finished {
+		took += f.Took
+		for _, p := range f.Parts {
+			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, clock(p.Took))
+		}
+	}
+	res := &r.results
+	slices.SortStableFunc(res.tests, func(a, b Timed) int { return cmp.Compare(b.Took, a.Took) })
+	fmt.Fprintf(w, "\nThe slowest tests:\n")
+	for _, t := range res.tests[:min(slowest, len(res.tests))] {
+		fmt.Fprintf(w, "%7.1fs  %s\n", t.Took.Seconds(), t.Name)
+	}
+	printSkips(w, res.skips)
+	r.printFailures(w)
+	for _, n := range notes {
+		fmt.Fprintf(w, "\n%s\n", n)
+	}
+	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(took), res.passed, res.failed, res.skipped)
+	return res.failed == 0 && res.passed > 0
+}
+
+// printFailures prints each failure with its output and the command that
+// repeats it. A test that failed only because a subtest did has no output of
+// its own, and is left out.
+func (r *Runner) printFailures(w io.Writer) {
+	for _, f := range r.results.failures {
+		if f.Test != "" && slices.ContainsFunc(r.results.failures, func(g Failure) bool {
+			return g.Job == f.Job && strings.HasPrefix(g.Test, f.Test+"/")
+		}) && !ownOutput(f) {
+			continue
+		}
+		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), f.Output)
+		fmt.Fprintf(w, "    repeat: %s\n", f.Repeat)
+	}
+}
+
+// ownOutput reports whether a failed test printed more than the lines of the
+// testing package.
+func ownOutput(f Failure) bool {
+	for l := range strings.Lines(f.Output) {
+		l = strings.TrimSpace(l)
+		if l != "" && !strings.HasPrefix(l, "=== ") && !strings.HasPrefix(l, "--- ") {
+			return true
+		}
+	}
+	return false
+}
+
+// printSkips prints what was skipped and why: a line for each reason that the
+// subtests of a test give.
+func printSkips(w io.Writer, skips []Skip) {
+	if len(skips) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nSkipped:\n")
+	count := map[Skip]int{}
+	for _, s := range skips {
+		top, _, sub := strings.Cut(s.Test, "/")
+		if sub {
+			s.Test = top + "/*"
+		}
+		count[s]++
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(count), func(a, b Skip) int {
+		return cmp.Or(cmp.Compare(a.Test, b.Test), cmp.Compare(a.Reason, b.Reason))
+	}) {
+		fmt.Fprintf(w, "%5d  %s: %s\n", count[s], s.Test, s.Reason)
+	}
+}

@@ -1,0 +1,89 @@
+package suite
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+)
+
+// Times are what jobs and plans took, in seconds: they decide what begins
+// first, and what a person is told to expect.
+type Times struct {
+	Plans map[string]float64 `json:"plans"`
+	Jobs  map[string]float64 `json:"jobs"`
+}
+
+// Green records the last commit at which `make test-all` passed as a whole.
+type Green struct {
+	Commit string `json:"commit"`
+	Date   string `json:"date"`
+	Times
+}
+
+// ReadGreen reads the record; without a file it is empty.
+func ReadGreen(file string) (Green, error) {
+	g := Green{Times: newTimes()}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return g, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &g)
+	}
+	return g, err
+}
+
+// Write writes the record.
+func (g Green) Write(file string) error {
+	b, err := json.MarshalIndent(g, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
+}
+
+func newTimes() Times {
+	return Times{Plans: map[string]float64{}, Jobs: map[string]float64{}}
+}
+
+// ReadTimes reads what this machine measured last, over what the record says.
+func ReadTimes(file string, g Green) Times {
+	t := newTimes()
+	maps.Copy(t.Plans, g.Plans)
+	maps.Copy(t.Jobs, g.Jobs)
+	var own Times
+	if b, err := os.ReadFile(file); err == nil && json.Unmarshal(b, &own) == nil {
+		maps.Copy(t.Plans, own.Plans)
+		maps.Copy(t.Jobs, own.Jobs)
+	}
+	return t
+}
+
+// Write keeps the times for the next run.
+func (t Times) Write(file string) error {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
+}
+
+// worthKeeping is how long a job takes whose time is recorded.
+const worthKeeping = 3
+
+// OfParts returns the times that are worth recording for other machines.
+func (t Times) OfParts() Times {
+	out := newTimes()
+	for name, s := range t.Plans {
+		out.Plans[name] = math.Round(s)
+	}
+	for name, s := range t.Jobs {
+		if s >= worthKeeping {
+			out.Jobs[name] = math.Round(s)
+		}
+	}
+	return out
+}

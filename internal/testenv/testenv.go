@@ -1,0 +1,98 @@
+// Package testenv holds what tests need from the outside: the programs that
+// were built for them, and the size at which they run.
+package testenv
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// BinDir is the environment variable that names the folder with the built
+// programs. Default: bin in the root of the module.
+const BinDir = "BRIG_BIN_DIR"
+
+// FullSize is the environment variable that makes tests run at full size.
+const FullSize = "BRIG_FULL"
+
+// binDir returns the folder with the built programs.
+var binDir = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(BinDir); dir != "" { //nolint:forbidigo // of tests; no server comes here
+		return filepath.Abs(dir)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		// Modules of examples and tools are nested; only the main one has the file.
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "arch_test.go")); err == nil {
+				return filepath.Join(dir, "bin"), nil
+			}
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", os.ErrNotExist
+		}
+		dir = up
+	}
+})
+
+// Bin returns the path of a program that `make test-programs` builds: "brig",
+// or "test/probe" for one that only tests need. The test fails if the program
+// is not there: tests do not build.
+func Bin(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := binDir()
+	if err != nil {
+		t.Fatalf("find the built programs: %v; set %s", err, BinDir)
+	}
+	file := filepath.Join(dir, filepath.FromSlash(name))
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("%v; run `make test-programs` first, or set %s to the folder with the programs", err, BinDir)
+	}
+	return file
+}
+
+// Full reports whether tests run at full size, as in `make test-all`.
+func Full() bool {
+	return os.Getenv(FullSize) != "" //nolint:forbidigo // of tests; no server comes here
+}
+
+// Size returns small, or full if tests run at full size.
+func Size(small, full int) int {
+	if Full() {
+		return full
+	}
+	return small
+}
+
+// Rotation is the environment variable that chooses which share of a long list
+// of cases a run at small size takes. The suite sets it from the commit.
+const Rotation = "BRIG_ROTATION"
+
+// Share returns the cases of a list that this run takes: all at full size, else
+// about most of them, which change with the rotation so that consecutive
+// rotations visit all. It logs the choice.
+func Share[T any](t testing.TB, all []T, most int) []T {
+	t.Helper()
+	turns := (len(all) + most - 1) / most
+	if Full() || turns < 2 {
+		return all
+	}
+	rotation, err := strconv.ParseUint(cmp.Or(os.Getenv(Rotation), "0"), 10, 64) //nolint:forbidigo // of tests; no server comes here
+	if err != nil {
+		t.Fatalf("%s: %v", Rotation, err)
+	}
+	turn := int(rotation % uint64(turns))
+	var out []T
+	for i := turn; i < len(all); i += turns {
+		out = append(out, all[i])
+	}
+	t.Logf("share %d of %d: %d of %d cases; %s=%d repeats it", turn+1, turns, len(out), len(all), Rotation, rotation)
+	return out
+}
