@@ -4,7 +4,11 @@
 BIN := bin
 EMBEDDED := cmd/brig/embedded
 # The tags are last: brig-shim adds one.
-STATIC := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -tags grpcnotrace
+FLAGS := -trimpath -ldflags "-s -w" -tags grpcnotrace
+STATIC := CGO_ENABLED=0 go build $(FLAGS)
+# Only brig itself says which commit it is of: what a commit does not change
+# keeps its bytes, and the tests that depend on it stay in the test cache.
+PART_OF := CGO_ENABLED=0 go build -buildvcs=false $(FLAGS)
 GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -path './ui/node_modules/*' -not -name '*_test.go') go.mod go.sum $(wildcard interpreter/driver/* store/sqlite/migrations/*)
 
 .DEFAULT_GOAL := help
@@ -15,13 +19,13 @@ help: ## this list
 build: $(BIN)/brig ## one static binary, bin/brig
 
 $(BIN)/brig-agent: $(GO_SOURCES)
-	$(STATIC) -o $@ ./cmd/brig-agent
+	$(PART_OF) -o $@ ./cmd/brig-agent
 
 $(BIN)/brig-engine: $(GO_SOURCES)
-	$(STATIC) -o $@ ./cmd/brig-engine
+	$(PART_OF) -o $@ ./cmd/brig-engine
 
 $(BIN)/brig-shim: $(GO_SOURCES)
-	$(STATIC),shim -o $@ ./cmd/brig-shim
+	$(PART_OF),shim -o $@ ./cmd/brig-shim
 
 $(EMBEDDED)/%.gz: $(BIN)/%
 	gzip -9 -n -c $< > $@.tmp && mv $@.tmp $@
@@ -54,20 +58,20 @@ test-all: setup test-programs ## everything at full size; PART='egress|docker' r
 TESTS := $(BIN)/test
 test-programs: build ## the programs that tests run, in bin/test
 	@mkdir -p $(TESTS)
-	$(STATIC) -o $(TESTS)/suite ./.ci/suite
-	$(STATIC) -o $(TESTS)/image ./.ci/image
-	$(STATIC) -o $(TESTS)/probe ./e2e/probe
-	$(STATIC) -o $(TESTS)/runsc gvisor.dev/gvisor/runsc
+	$(PART_OF) -o $(TESTS)/suite ./.ci/suite
+	$(PART_OF) -o $(TESTS)/image ./.ci/image
+	$(PART_OF) -o $(TESTS)/probe ./e2e/probe
+	$(PART_OF) -o $(TESTS)/runsc gvisor.dev/gvisor/runsc
 	$(STATIC),failpoints -o $(TESTS)/brig-failpoints ./cmd/brig
-	cd examples/go && CGO_ENABLED=0 go build -trimpath -o ../../$(TESTS)/grade .
-	cd tools/agentrun && CGO_ENABLED=0 go build -trimpath -o ../../$(TESTS)/agentrun-client .
+	cd examples/go && CGO_ENABLED=0 go build -buildvcs=false -trimpath -o ../../$(TESTS)/grade .
+	cd tools/agentrun && CGO_ENABLED=0 go build -buildvcs=false -trimpath -o ../../$(TESTS)/agentrun-client .
 	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -c -o $(TESTS)/prefilter.test ./internal/prefilter
 	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -c -o $(TESTS)/e2e.test ./e2e
 
 # The server, the shim and the agent with the race detector. The agent runs in
 # images without a C library, so it is static. brig carries the others in it.
 RACE := $(BIN)/race
-RACED := CGO_ENABLED=1 go build -race -trimpath -ldflags '-linkmode external -extldflags "-static"' -tags grpcnotrace,osusergo,netgo
+RACED := CGO_ENABLED=1 go build -buildvcs=false -race -trimpath -ldflags '-linkmode external -extldflags "-static"' -tags grpcnotrace,osusergo,netgo
 race-programs: test-programs ## the programs of the part race, in bin/race
 	@mkdir -p $(RACE)/test
 	$(RACED) -o $(RACE)/brig-agent ./cmd/brig-agent

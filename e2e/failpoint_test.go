@@ -257,7 +257,7 @@ func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
 		a.load(ctx, svc, tag)
 	}
 	// What happens ahead of time comes later.
-	if !c.visited(point, 5*time.Second) {
+	if !c.visited(point, 20*time.Second) {
 		t.Errorf("nothing came by: %v: %s", a.failed, c.srv.errs)
 	}
 	c.arm("")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -169,7 +170,8 @@ func againAll(part string) string { return "make test-all PART=" + part }
 
 // goTest is a job that runs packages.
 func (t *Tree) goTest(name, part string, race bool, o Options, packages []string) Job {
-	argv := []string{"go", "test", "-json", "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
+	// Twice as many packages as processors: those that start sandboxes mostly wait.
+	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(2 * runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
 	env := append(o.env(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+t.Bin)
 	if race {
 		argv, env[len(env)-2] = append(argv, "-race"), "CGO_ENABLED=1"

@@ -76,9 +76,9 @@ func printSkips(w io.Writer, skips []Skip) {
 	fmt.Fprintf(w, "\nSkipped:\n")
 	count := map[Skip]int{}
 	for _, s := range skips {
-		top, _, sub := strings.Cut(s.Test, "/")
-		if sub {
-			s.Test = top + "/*"
+		pkg, name, _ := strings.Cut(s.Test, " ")
+		if top, _, sub := strings.Cut(name, "/"); sub {
+			s.Test = pkg + " " + top + "/*"
 		}
 		count[s]++
 	}
