@@ -51,8 +51,9 @@ func (c called) value() string {
 // make another. Unlike a host it reads on after the first report.
 func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) string) called {
 	t.Helper()
-	argv := tool.Argv(l)
+	argv, patience := tool.Argv(l), 20*time.Second
 	if change != nil {
+		patience = 5 * time.Second // without its protection it may wait for an answer that never comes
 		changed := change(argv[len(argv)-1])
 		if changed == argv[len(argv)-1] {
 			t.Fatal("the driver has no such protection")
@@ -69,7 +70,7 @@ func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) stri
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	defer ours.Close()
 	var stderr bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = t.TempDir(), &stderr, []*os.File{theirs}, time.Second
@@ -96,7 +97,7 @@ func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) stri
 		t.Fatal(err)
 	}
 	var c called
-	_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = ours.SetReadDeadline(time.Now().Add(patience))
 	lines := bufio.NewReader(ours)
 	for {
 		line, err := lines.ReadString('\n')

@@ -62,6 +62,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
 	part := flags.String("part", "", "of `suite all`: run these `parts` only, separated by |")
 	slots := flags.Int("slots", 4, "how many end-to-end tests run side by side")
+	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
@@ -71,6 +72,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 		return false, err
 	}
 	defer os.Remove(s.options.Book)
+	s.runner.Slowest = *slowest
 	switch args[0] {
 	case "list":
 		return true, s.list()

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// slowest is how many tests the report names for their time.
-const slowest = 10
-
 // Report prints what all plans came to: parts with times, the slowest tests,
 // tests that were skipped with the reason, failures with their output, and one
 // line of totals. It reports whether everything passed.
@@ -28,7 +25,7 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	res := &r.results
 	slices.SortStableFunc(res.tests, func(a, b Timed) int { return cmp.Compare(b.Took, a.Took) })
 	fmt.Fprintf(w, "\nThe slowest tests:\n")
-	for _, t := range res.tests[:min(slowest, len(res.tests))] {
+	for _, t := range res.tests[:min(cmp.Or(r.Slowest, 10), len(res.tests))] {
 		fmt.Fprintf(w, "%7.1fs  %s\n", t.Took.Seconds(), t.Name)
 	}
 	printSkips(w, res.skips)

@@ -16,6 +16,8 @@ type Runner struct {
 	Out   io.Writer
 	Slots int   // how many end-to-end jobs run side by side
 	Times Times // what jobs and plans took before
+	// Slowest is how many tests the report names for their time. Default: 10.
+	Slowest int
 	// Every is how often it prints progress.
 	Every time.Duration
 
