@@ -533,6 +533,7 @@ function evaluate(code, name, state) {
       if (running !== state) return; // it was interrupted, and has ended long since
       if (err) return later(() => reject(err)); // perhaps because it is being interrupted
       const value = take(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
+      if (answer.exceptionDetails) awaitInterrupt(value);
       if (answer.exceptionDetails) return reject(withPlace(value, answer.exceptionDetails, source));
       if (!util.types.isPromise(value)) return resolve({ value });
       apply(then, value, [(value) => resolve({ value }), reject]);
@@ -558,6 +559,13 @@ function evaluate(code, name, state) {
     state.reject(err && err.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? new KeyboardInterrupt() : err);
   }
   return ended;
+}
+
+// awaitInterrupt waits a moment where a child of the cell was ended by SIGINT.
+// Then the same signal is on its way to us: the thread that receives it may be
+// late, and would interrupt the next cell. The signal ends the wait.
+function awaitInterrupt(err) {
+  if (util.types.isNativeError(err) && err.signal === 'SIGINT') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
 }
 
 // The promises of cells that have not ended. If V8 collected one, the inspector
