@@ -162,7 +162,7 @@ func (s *session) small(ctx context.Context, one string) error {
 		return err
 	}
 	s.runner.Run(ctx, plan)
-	return s.attacks(true)
+	return s.attacks(ctx.Err() == nil)
 }
 
 // only runs one test.
@@ -198,7 +198,7 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 			return err
 		}
 	}
-	if err := s.attacks(whole); err != nil {
+	if err := s.attacks(whole && ctx.Err() == nil); err != nil {
 		return err
 	}
 	if whole && ctx.Err() == nil && s.runner.Green() {

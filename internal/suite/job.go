@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,7 +64,11 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 		select {
 		case err = <-exit:
 		case <-ctx.Done():
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGQUIT) // Go programs print their goroutines
+			signal := syscall.SIGTERM
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				signal = syscall.SIGQUIT // Go programs print their goroutines
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, signal)
 			select {
 			case <-exit:
 			case <-time.After(10 * time.Second):
@@ -170,8 +175,8 @@ func againAll(part string) string { return "make test-all PART=" + part }
 
 // goTest is a job that runs packages.
 func (t *Tree) goTest(name, part string, race bool, o Options, packages []string) Job {
-	// Twice as many packages as processors: those that start sandboxes mostly wait.
-	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(2 * runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
+	// One package more than processors: those that start machines mostly wait.
+	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
 	env := append(o.env(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+t.Bin)
 	if race {
 		argv, env[len(env)-2] = append(argv, "-race"), "CGO_ENABLED=1"

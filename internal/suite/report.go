@@ -47,9 +47,22 @@ func (r *Runner) printFailures(w io.Writer) {
 		}) && !ownOutput(f) {
 			continue
 		}
-		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), f.Output)
+		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), shortened(f.Output))
 		fmt.Fprintf(w, "    repeat: %s\n", f.Repeat)
 	}
+}
+
+// longest is how many lines of a failure's output are printed.
+const longest = 400
+
+// shortened leaves the middle of a long output out.
+func shortened(output string) string {
+	lines := strings.SplitAfter(output, "\n")
+	if len(lines) <= longest {
+		return output
+	}
+	gap := fmt.Sprintf("… %d lines …\n", len(lines)-longest)
+	return strings.Join(lines[:longest/2], "") + gap + strings.Join(lines[len(lines)-longest/2:], "")
 }
 
 // ownOutput reports whether a failed test printed more than the lines of the

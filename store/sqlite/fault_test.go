@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
@@ -40,10 +41,7 @@ func TestDiskFaults(t *testing.T) {
 	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
 		t.Skipf("strace may not trace here: %v", err)
 	}
-	step := 25
-	if os.Getenv("BRIG_FULL") != "" {
-		step = 1
-	}
+	step := testenv.Size(25, 1)
 	for _, c := range []struct {
 		call, err, when string
 		fresh           bool // the file is made under the fault
