@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/race"
 	"github.com/brig-run/brig/internal/suite"
 )
 
@@ -72,6 +73,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 		return false, err
 	}
 	defer os.Remove(s.options.Book)
+	defer os.RemoveAll(s.options.Races)
 	s.runner.Slowest = *slowest
 	switch args[0] {
 	case "list":
@@ -125,7 +127,11 @@ func open(slots, count int) (*session, error) {
 		return nil, err
 	}
 	book.Close()
-	s.options = suite.Options{Count: count, Book: book.Name(), Rotation: os.Getenv("ROTATION")}
+	races, err := os.MkdirTemp("", "brig-races-")
+	if err != nil {
+		return nil, err
+	}
+	s.options = suite.Options{Count: count, Book: book.Name(), Races: races, Rotation: os.Getenv("ROTATION")}
 	if s.options.Rotation == "" {
 		// Consecutive commits take consecutive shares.
 		if s.options.Rotation, err = git("rev-list", "--count", "HEAD"); err != nil {
@@ -229,7 +235,31 @@ func (s *session) part(ctx context.Context, name, one string) error {
 		return err
 	}
 	f := s.runner.Run(ctx, plan)
+	if err := s.races(); err != nil {
+		return err
+	}
 	fmt.Printf("== %s took %s\n", p.Name, f.Took.Round(time.Second))
+	return nil
+}
+
+// races fails the run for each report that the race detector has written.
+func (s *session) races() error {
+	reports, err := filepath.Glob(filepath.Join(s.options.Races, "*"))
+	if err != nil {
+		return err
+	}
+	ofShims, err := filepath.Glob(filepath.Join(os.TempDir(), race.Log+"*"))
+	if err != nil {
+		return err
+	}
+	for _, name := range append(reports, ofShims...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		s.runner.Fail("data race in "+filepath.Base(name), string(text))
+		os.Remove(name)
+	}
 	return nil
 }
 

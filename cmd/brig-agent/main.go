@@ -11,9 +11,13 @@ import (
 	"github.com/brig-run/brig/guest/agent"
 	"github.com/brig-run/brig/guest/keeper"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/race"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	race.Halt(false)
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	if len(args) == 0 {

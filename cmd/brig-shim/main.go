@@ -3,6 +3,12 @@
 // It is quicker to start than brig-engine, and takes less memory.
 package main
 
-import "github.com/brig-run/brig/provider/gvisor"
+import (
+	"github.com/brig-run/brig/internal/race"
+	"github.com/brig-run/brig/provider/gvisor"
+)
 
-func main() { gvisor.Shim() }
+func main() {
+	race.Halt(true)
+	gvisor.Shim()
+}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/threads"
 )
 
 // userID is the account that a sandbox's programs have unless they say root.
@@ -80,7 +81,7 @@ func shed(o Options) error {
 		return becomeNobodyElse()
 	}
 	const prCapAmbient, clearAll = 47, 4
-	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prCapAmbient, clearAll, 0); errno != 0 {
+	if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, prCapAmbient, clearAll, 0); errno != 0 {
 		return fmt.Errorf("clear ambient capabilities: %w", errno)
 	}
 	return nil
@@ -90,7 +91,7 @@ func shed(o Options) error {
 // no program that it starts ever has (see shed).
 func becomeNobodyElse() error {
 	const prSetKeepCaps, capVersion3 = 8, 0x20080522
-	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0); errno != 0 {
+	if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0); errno != 0 {
 		return fmt.Errorf("keep capabilities: %w", errno)
 	}
 	if err := errors.Join(syscall.Setresgid(agentID, agentID, agentID), syscall.Setresuid(agentID, agentID, agentID)); err != nil {
@@ -105,7 +106,7 @@ func becomeNobodyElse() error {
 		// What is inheritable a root would have by its next exec.
 		sets[i].effective, sets[i].inheritable = sets[i].permitted, 0
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
+	if _, _, errno := threads.Syscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
 		return fmt.Errorf("take capabilities up again: %w", errno)
 	}
 	return nil
@@ -123,7 +124,7 @@ func emptyBoundingSet() error {
 			continue
 		}
 		const capBSetDrop = 24 // PR_CAPBSET_DROP
-		if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, capBSetDrop, c, 0); errno != 0 {
+		if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, capBSetDrop, c, 0); errno != 0 {
 			return fmt.Errorf("drop capability %d: %w", c, errno)
 		}
 	}

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/internal/threads"
 )
 
 // Set is a set of capabilities, a bit for each.
@@ -55,7 +56,7 @@ func Settle(keep Set) error {
 		return err
 	}
 	for c := range drops(have &^ keep) {
-		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); errno != 0 {
+		if _, _, errno := threads.Syscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); errno != 0 {
 			return fmt.Errorf("drop capability %d: %w", c, errno)
 		}
 	}
@@ -94,7 +95,7 @@ func load() (sets, error) {
 // apply gives all threads these.
 func (s sets) apply() error {
 	header, data := s.encode()
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0])), 0); errno != 0 {
+	if _, _, errno := threads.Syscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0])), 0); errno != 0 {
 		return fmt.Errorf("set capabilities: %w", errno)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/opencontainers/cgroups"
+
+	"github.com/brig-run/brig/internal/threads"
 )
 
 // Enter moves this process into the group, thread by thread, until leave is
@@ -90,7 +92,7 @@ func (d *doors) pass() error {
 	self := []byte{'0'} // whoever writes
 	defer runtime.KeepAlive(self)
 	for _, f := range *d {
-		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_WRITE, f.Fd(), uintptr(unsafe.Pointer(&self[0])), 1)
+		_, _, errno := threads.Syscall(syscall.SYS_WRITE, f.Fd(), uintptr(unsafe.Pointer(&self[0])), 1)
 		if errno != 0 {
 			return errno
 		}

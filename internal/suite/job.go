@@ -153,6 +153,8 @@ type Options struct {
 	Tests string // a pattern for -run; empty for all
 	Count int    // how often each test runs; 0 is once, from the cache where it can be
 	Book  string // the file into which attacks are written
+	// Races is the folder for the reports of the race detector.
+	Races string
 	// Rotation chooses the share of long lists of cases that runs at small size.
 	Rotation string
 }
@@ -229,6 +231,9 @@ func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs [
 			pattern = o.Tests
 		}
 		jobs[i].Env = append(o.env(), "BRIG_BIN_DIR="+bin, "BRIG_ROTATION="+o.Rotation)
+		if race {
+			jobs[i].Env = append(jobs[i].Env, "GORACE=log_path="+filepath.Join(o.Races, names[i][0]))
+		}
 		jobs[i].Argv = []string{
 			t.TestJSON, "-t", "-p", "e2e", filepath.Join(bin, "test", "e2e.test"), "-test.v=test2json",
 			"-test.run", pattern, "-test.timeout", "20m", fmt.Sprint("-test.count=", max(1, o.Count)),

@@ -149,9 +149,11 @@ func Areas() []Area {
 		{"internal/cgroup", []string{"core", "install"}},
 		{"internal/failpoint", []string{"crash"}},
 		{"internal/prefilter", []string{"hostile"}},
+		{"internal/race", []string{"race"}},
 		{"internal/seal", []string{"egress"}},
 		{"internal/suite", nil},
 		{"internal/testenv", nil},
+		{"internal/threads", []string{"hostile", "race"}},
 
 		{"e2e", nil}, // a test's own part is added
 		{"e2e/console", []string{"console"}},
