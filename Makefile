@@ -98,7 +98,7 @@ package: build ## a Debian package, a container image and the Python package, in
 
 bench: build ## measure against bare processes, runsc and docker
 	$(BIN)/brig bench run -n 5 --hits 20
-	BRIG_BIN_DIR=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime $(or $(N),20x) ./engine ./store/sqlite ./bench
+	BRIG_BIN_DIR=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -run '^$$' -bench . -benchtime $(or $(N),20x) ./engine ./store/sqlite ./bench
 
 fuzz: ## every fuzz target for a while: make fuzz FOR=30s
 	@./.ci/fuzz $(or $(FOR),10s)

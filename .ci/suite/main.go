@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -44,6 +45,7 @@ type session struct {
 	green      suite.Green
 	runner     *suite.Runner
 	options    suite.Options
+	slots      int // 0 is the default
 	begin      time.Time
 	notes      []string
 }
@@ -62,19 +64,19 @@ func run(ctx context.Context, args []string) (bool, error) {
 	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
 	part := flags.String("part", "", "of `suite all`: run these `parts` only, separated by |")
-	slots := flags.Int("slots", 4, "how many end-to-end tests run side by side")
+	slots := flags.Int("slots", 0, "how many end-to-end tests run side by side (default 4, and 3 in parts)")
 	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
 	}
-	s, err := open(*slots, *count)
+	s, err := open(*count)
 	if err != nil {
 		return false, err
 	}
 	defer os.Remove(s.options.Book)
 	defer os.RemoveAll(s.options.Races)
-	s.runner.Slowest = *slowest
+	s.runner.Slowest, s.slots = *slowest, *slots
 	switch args[0] {
 	case "list":
 		return true, s.list()
@@ -99,7 +101,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 }
 
 // open reads the checkout in the working directory.
-func open(slots, count int) (*session, error) {
+func open(count int) (*session, error) {
 	tree, err := suite.OpenTree(".")
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func open(slots, count int) (*session, error) {
 			s.options.Rotation = "0"
 		}
 	}
-	s.runner = &suite.Runner{Out: os.Stdout, Slots: slots, Times: suite.ReadTimes(timesFile, s.green)}
+	s.runner = &suite.Runner{Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green)}
 	return s, nil
 }
 
@@ -167,6 +169,7 @@ func (s *session) small(ctx context.Context, one string) error {
 	if err != nil {
 		return err
 	}
+	s.runner.Slots = cmp.Or(s.slots, 4)
 	s.runner.Run(ctx, plan)
 	return s.attacks(ctx.Err() == nil)
 }
@@ -234,6 +237,8 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	if err != nil {
 		return err
 	}
+	// Tests at full size use more of the machine.
+	s.runner.Slots = cmp.Or(s.slots, 3)
 	f := s.runner.Run(ctx, plan)
 	if err := s.races(); err != nil {
 		return err
