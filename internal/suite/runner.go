@@ -24,7 +24,7 @@ type Runner struct {
 	results  Results
 	finished []Finished
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards Out and the fields below
 	began   time.Time
 	total   int
 	done    int
@@ -35,7 +35,6 @@ type Runner struct {
 type progress struct {
 	since    time.Time
 	packages int // that have ended
-	tests    int // that have ended
 }
 
 // Finished is a plan that has run.
@@ -156,9 +155,10 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 		case "pass", "fail", "skip":
 			if e.Test == "" {
 				p.packages++
-			} else {
-				p.tests++
 			}
+		}
+		if e.Action == "fail" && e.Test != "" {
+			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", clock(time.Since(r.began)), e.Package, e.Test)
 		}
 	})
 	r.mu.Lock()
@@ -180,7 +180,10 @@ func (r *Runner) report(plan string) (stop func()) {
 			case <-quit:
 				return
 			case <-tick.C:
-				fmt.Fprintln(r.Out, r.line(plan))
+				line := r.line(plan)
+				r.mu.Lock()
+				fmt.Fprintln(r.Out, line)
+				r.mu.Unlock()
 			}
 		}
 	}()
