@@ -69,7 +69,8 @@ test-programs: build ## the programs that tests run, in bin/test
 	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -c -o $(TESTS)/e2e.test ./e2e
 
 # The server, the shim and the agent with the race detector. The agent runs in
-# images without a C library, so it is static. brig carries the others in it.
+# images without a C library, so it is static. brig carries the others in it. A
+# brig with failpoints is all of them itself, which it cannot be with cgo.
 RACE := $(BIN)/race
 RACED := CGO_ENABLED=1 go build -buildvcs=false -race -trimpath -ldflags '-linkmode external -extldflags "-static"' -tags grpcnotrace,osusergo,netgo
 race-programs: test-programs ## the programs of the part race, in bin/race
@@ -81,8 +82,7 @@ race-programs: test-programs ## the programs of the part race, in bin/race
 	printf '{"Replace":{"%s/brig-agent.gz":"%s/brig-agent.gz","%s/brig-engine.gz":"%s/brig-engine.gz","%s/brig-shim.gz":"%s/brig-shim.gz"}}' \
 		$(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) $(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) $(CURDIR)/$(EMBEDDED) $(CURDIR)/$(RACE) > $(RACE)/overlay.json
 	$(RACED) -overlay $(RACE)/overlay.json -o $(RACE)/brig ./cmd/brig
-	$(RACED),failpoints -overlay $(RACE)/overlay.json -o $(RACE)/test/brig-failpoints ./cmd/brig
-	for name in image probe runsc grade agentrun-client prefilter.test; do ln -sf ../../test/$$name $(RACE)/test/$$name; done
+	for name in brig-failpoints image probe runsc grade agentrun-client prefilter.test; do ln -sf ../../test/$$name $(RACE)/test/$$name; done
 	CGO_ENABLED=1 go test -race -trimpath -tags grpcnotrace -c -o $(RACE)/test/e2e.test ./e2e
 
 attack: setup test-programs ## try to get out in every way that is known, and say what came of it

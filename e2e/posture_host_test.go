@@ -56,7 +56,7 @@ func TestPostureFromHost(t *testing.T) {
 				t.Errorf("its environment: %q, %v", env, err)
 			}
 			for _, kv := range strings.Split(strings.TrimRight(string(env), "\x00"), "\x00") {
-				if k, _, _ := strings.Cut(kv, "="); !slices.Contains([]string{"", "PATH", "RUNSC_START_TIME", "GODEBUG", "GOMAXPROCS"}, k) {
+				if k, _, _ := strings.Cut(kv, "="); !slices.Contains([]string{"", "PATH", "RUNSC_START_TIME", "GODEBUG", "GOMAXPROCS", "GORACE"}, k) {
 					t.Errorf("its environment has %s", kv)
 				}
 			}

@@ -57,7 +57,7 @@ func TestOneShotsLeaveNothing(t *testing.T) {
 // begun waits until a sandbox of a data folder has come to life.
 func begun(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		for _, p := range processes(t, dir) {
 			if strings.Contains(p.Cmdline, "brig-agent") || strings.HasPrefix(p.Cmdline, "runsc-sandbox") {
 				return

@@ -305,12 +305,8 @@ func (s *session) attacks(whole bool) error {
 	if err != nil {
 		return err
 	}
-	catalogue := attack.Catalogue()
-	if !whole || os.Getuid() != 0 {
-		catalogue = book.Seen(catalogue)
-	}
 	var table strings.Builder
-	wrong := book.Report(&table, catalogue)
+	wrong := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
 	if s.options.Full {
 		fmt.Print(table.String())
 	}

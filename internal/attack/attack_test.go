@@ -38,7 +38,7 @@ func report(t *testing.T, f func()) (table string, wrong []string) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	wrong = b.Report(&out, catalogue)
+	wrong = b.Report(&out, catalogue, true)
 	return out.String(), wrong
 }
 

@@ -37,16 +37,6 @@ func Read(r io.Reader) (*Book, error) {
 	return b, in.Err()
 }
 
-// Seen returns the classes of which the book has a case or a control.
-func (b *Book) Seen(catalogue []Class) (out []Class) {
-	for _, c := range catalogue {
-		if len(b.cases[c.ID])+len(b.mutants[c.ID]) > 0 {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // bad lists what is bad.
 func bad(of map[string]bool) (out []string) {
 	for what, b := range of {
@@ -59,9 +49,10 @@ func bad(of map[string]bool) (out []string) {
 }
 
 // Report writes a table of what was tried, and a last line of totals. It
-// returns what is wrong: an escape, a mutant that was not seen, a class of the
-// catalogue without a case or without a mutant, or one that is not of it.
-func (b *Book) Report(w io.Writer, catalogue []Class) (wrong []string) {
+// returns what is wrong: an escape, a mutant that was not seen, a class that is
+// not in the catalogue and, in a book of all tests, a class without a case or
+// without a mutant.
+func (b *Book) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
 	var tried, escaped, mutants, red int
 	known := map[string]bool{}
 	fmt.Fprintf(w, "%-7s %6s %8s %12s  %s\n", "id", "tried", "escaped", "mutants red", "what")
@@ -78,10 +69,10 @@ func (b *Book) Report(w io.Writer, catalogue []Class) (wrong []string) {
 		for _, what := range unseen {
 			wrong = append(wrong, c.ID+" did not see the mutant: "+what)
 		}
-		if len(cases) == 0 {
+		if all && len(cases) == 0 {
 			wrong = append(wrong, c.ID+" has no case: "+c.Title)
 		}
-		if len(controls) == 0 {
+		if all && len(controls) == 0 {
 			wrong = append(wrong, c.ID+" has no mutant: nothing shows that it can fail")
 		}
 	}

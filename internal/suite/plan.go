@@ -63,6 +63,7 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		}
 		return Plan{p.Name, append([]Job{t.goTest(p.Name, p.Name, true, o, all)}, t.extra(o)...)}, nil
 	case p.Race:
+		o.Full = false // the detector makes everything several times slower
 		return Plan{p.Name, t.endToEnd(p.Name, true, o, inSmall(tests))}, nil
 	}
 	o.Full = true
