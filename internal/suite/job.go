@@ -56,13 +56,15 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 		return
 	}
 	// Whatever a test leaves behind holds the pipe: the end of the process counts.
-	exit := make(chan error, 1)
-	go func() { exit <- cmd.Wait() }()
+	exit := make(chan struct{})
+	var status error
+	go func() { status = cmd.Wait(); close(exit) }()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
-		case err = <-exit:
+		case <-exit:
+			err = status
 		case <-ctx.Done():
 			signal := syscall.SIGTERM
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -53,7 +53,7 @@ type PartResult struct {
 }
 
 // Failed reports whether a test of the plan failed.
-func (f Finished) Failed() bool { return f.failed > 0 }
+func (f *Finished) Failed() bool { return f.failed > 0 }
 
 // Run runs a plan to its end.
 func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
@@ -80,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	return out
 }
 
-// add adds what a stage came to to its part.
+// add adds the results of a stage to its part.
 func (f *Finished) add(part string, took time.Duration, passed, failed, skipped int) {
 	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == part })
 	if i < 0 {
