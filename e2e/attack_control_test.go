@@ -15,7 +15,7 @@ import (
 // The controls of the limits: where a limit is higher, the same program gets
 // beyond where it would have been stopped. So what stopped it is the limit.
 //
-//suite:part hostile
+//suite:part hostile alone with=inodes
 func TestAttackExhaustControls(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())

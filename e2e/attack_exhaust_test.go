@@ -153,7 +153,7 @@ func onDisk(t *testing.T, m *machine) int64 {
 // Files without content are bounded by memory only. Whatever gives way is in
 // the sandbox.
 //
-//suite:part hostile
+//suite:part hostile alone with=inodes
 func TestAttackInodes(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "RES-05", "300,000 empty files in two places")

@@ -74,7 +74,7 @@ func (s *server) run(command []string, more string) answer {
 func TestFloods(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "") // what the first run costs is not the flood's
-	size, line := int64(testenv.Size(256<<20, 10<<30)), int64(testenv.Size(128<<20, 256<<20))
+	size, line := int64(testenv.Size(256<<20, 5<<30)), int64(testenv.Size(128<<20, 256<<20))
 	for _, c := range []struct {
 		what, script string
 		total        int64

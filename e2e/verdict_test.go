@@ -227,7 +227,7 @@ func TestTimeoutEndsOneShots(t *testing.T) {
 		if c.count(x.sort, ok); !ok || !strings.HasPrefix(string(o.Stdout.Head), x.stdout) {
 			t.Errorf("%s: %+v, error %+v, stdout %.20q, stderr %.400q", x.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
-		if took := time.Since(start); o.Duration > 2*time.Second || took > 20*time.Second {
+		if took := time.Since(start); o.Duration > 5*time.Second || took > 30*time.Second { // others use the processors too
 			t.Errorf("%s: with a timeout of 1s it took %v, and the call %v", x.sort, o.Duration, took)
 		}
 	})

@@ -29,15 +29,15 @@ type Part struct {
 func Parts() []Part {
 	return []Part{
 		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Expected: 12 * time.Minute, Packages: true},
-		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API", Expected: 8 * time.Minute},
-		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in", Expected: 6 * time.Minute},
-		{Name: "egress", What: "network rules, brokered secrets and their controls", Expected: 6 * time.Minute},
+		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API", Expected: 7 * time.Minute},
+		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in", Expected: 3 * time.Minute},
+		{Name: "egress", What: "network rules, brokered secrets and their controls", Expected: 5 * time.Minute},
 		{Name: "crash", What: "crash points, random kills, restarts, full disks", Expected: 12 * time.Minute},
 		{Name: "workspaces", What: "workspaces, in folders and on an S3 server", Expected: 4 * time.Minute},
-		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript", Expected: 12 * time.Minute},
+		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript", Expected: 8 * time.Minute},
 		{Name: "console", What: "the web console in a browser", Expected: 2 * time.Minute},
-		{Name: "providers", What: "conformance of every provider but Docker, and routing between them", Expected: 8 * time.Minute},
-		{Name: "docker", What: "the Docker provider with a Docker Engine", Expected: 6 * time.Minute},
+		{Name: "providers", What: "conformance of every provider but Docker, and routing between them", Expected: 6 * time.Minute},
+		{Name: "docker", What: "the Docker provider with a Docker Engine", Expected: 5 * time.Minute},
 		{Name: "install", What: "the Debian package, the guides, rootless use, cgroup v2 in a virtual machine", Expected: 5 * time.Minute},
 		{Name: "race", What: "the end-to-end tests of make test on a server, shim and agent built with the race detector", Expected: 15 * time.Minute, Race: true},
 	}
