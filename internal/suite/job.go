@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -146,7 +148,20 @@ func (t *Tree) packages(patterns ...string) ([]string, error) {
 			list = append(list, p)
 		}
 	}
+	// go test begins with the first: what mostly waits should not be left for last.
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(t.turn(a), t.turn(b)) })
 	return list, nil
+}
+
+// waiting are the packages whose tests take longest, and mostly wait.
+var waiting = []string{"provider/local", "provider/ssh", "interpreter", "tool", "provider/agentrun", "api/kernels"}
+
+// turn is the place of a package among those that run.
+func (t *Tree) turn(pkg string) int {
+	if i := slices.Index(waiting, strings.TrimPrefix(pkg, t.Module+"/")); i >= 0 {
+		return i
+	}
+	return len(waiting)
 }
 
 // Options choose what runs and how.
