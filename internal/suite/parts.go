@@ -28,7 +28,7 @@ type Part struct {
 // Parts lists the parts, in the order in which they run.
 func Parts() []Part {
 	return []Part{
-		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Expected: 12 * time.Minute, Packages: true},
+		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Expected: 20 * time.Minute, Packages: true},
 		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API", Expected: 7 * time.Minute},
 		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in", Expected: 3 * time.Minute},
 		{Name: "egress", What: "network rules, brokered secrets and their controls", Expected: 5 * time.Minute},
