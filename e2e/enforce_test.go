@@ -209,7 +209,7 @@ func TestAttestAfterRestart(t *testing.T) {
 // Without root memory is measured and processors are whole: that is said by the
 // capabilities and by the attestation, and refused where it is not enough.
 //
-//suite:part install
+//suite:part install with=rootless
 func TestRootlessEnforcement(t *testing.T) {
 	p := newPoor(t)
 	parse := func(out string) map[string]struct {

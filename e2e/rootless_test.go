@@ -140,7 +140,7 @@ func awaitsInit(dir string) bool {
 // TestRootless runs programs as a user without any privilege: they run, in
 // gVisor, as they do for root, and leave nothing.
 //
-//suite:part install
+//suite:part install with=rootless
 func TestRootless(t *testing.T) {
 	p := newPoor(t)
 	for what, c := range map[string]struct {
@@ -170,7 +170,7 @@ func TestRootless(t *testing.T) {
 
 // TestRootlessKill kills the command line of an unprivileged user.
 //
-//suite:part install
+//suite:part install with=rootless
 func TestRootlessKill(t *testing.T) {
 	p := newPoor(t)
 	cmd := p.command("run", "--", "sleep", "600")
@@ -187,7 +187,7 @@ func TestRootlessKill(t *testing.T) {
 // TestRootlessServer does the whole life of a sandbox with a server of the
 // user's, which is killed in the middle of it.
 //
-//suite:part install
+//suite:part install with=rootless
 func TestRootlessServer(t *testing.T) {
 	p := newPoor(t)
 	serve := func() (end func()) {
