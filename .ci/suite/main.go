@@ -41,6 +41,7 @@ func main() {
 type session struct {
 	tree       *suite.Tree
 	tests      []suite.Test // without the quarantine
+	flakyTests []suite.Test // of the quarantine
 	quarantine []suite.Quarantined
 	green      suite.Green
 	runner     *suite.Runner
@@ -118,7 +119,7 @@ func open(count int) (*session, error) {
 	if s.quarantine, err = suite.ReadQuarantine(string(text)); err != nil {
 		return nil, err
 	}
-	if s.tests, _, err = suite.Split(all, s.quarantine); err != nil {
+	if s.tests, s.flakyTests, err = suite.Split(all, s.quarantine); err != nil {
 		return nil, err
 	}
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {
@@ -203,9 +204,7 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 	}
 	whole := parts == "" && one == ""
 	if whole {
-		if err := s.flaky(ctx); err != nil {
-			return err
-		}
+		s.flaky(ctx)
 	}
 	if err := s.attacks(whole && ctx.Err() == nil); err != nil {
 		return err
@@ -279,17 +278,10 @@ func (s *session) make(ctx context.Context, target string) error {
 }
 
 // flaky runs the tests of the quarantine.
-func (s *session) flaky(ctx context.Context) error {
-	all, err := suite.Discover(".")
-	if err != nil {
-		return err
+func (s *session) flaky(ctx context.Context) {
+	if len(s.flakyTests) > 0 {
+		s.runner.Run(ctx, s.tree.Quarantine(s.flakyTests, s.options))
 	}
-	_, out, err := suite.Split(all, s.quarantine)
-	if err != nil || len(out) == 0 {
-		return err
-	}
-	s.runner.Run(ctx, s.tree.Quarantine(out, s.options))
-	return nil
 }
 
 // attacks reads the book of attacks. Of a whole run, each class of the

@@ -1,7 +1,5 @@
 //go:build race
 
-// Package race sets the race detector up in the programs that nobody hands an
-// environment: the agent and the shim.
 package race
 
 import (
@@ -10,13 +8,9 @@ import (
 	"syscall"
 )
 
-// Log begins the names of the files with reports, in the folder for temporary
-// files of the host.
-const Log = "brig-race-report"
-
-// Halt makes a data race end this program, so that a test fails: nobody reads
-// its standard error. With a log the report is kept in a file on the host. The
-// detector reads its options when a program starts, so the program starts again.
+// Halt makes a data race end this program, so that a test fails: tests do not see
+// its standard error. With log, the detector writes the report to a file on the
+// host. It reads its options when a program starts, so the program restarts.
 func Halt(log bool) {
 	const name = "GORACE"
 	if os.Getenv(name) != "" { //nolint:forbidigo // for main programs

@@ -196,10 +196,11 @@ func againAll(part string) string { return "make test-all PART=" + part }
 func (t *Tree) goTest(name, part string, race bool, o Options, packages []string) Job {
 	// One package more than processors: those that start machines mostly wait.
 	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
-	env := append(o.env(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+t.Bin)
+	cgo := "CGO_ENABLED=0"
 	if race {
-		argv, env[len(env)-2] = append(argv, "-race"), "CGO_ENABLED=1"
+		argv, cgo = append(argv, "-race"), "CGO_ENABLED=1"
 	}
+	env := append(o.env(), cgo, "BRIG_BIN_DIR="+t.Bin)
 	if o.Tests != "" {
 		argv = append(argv, "-run", o.Tests)
 	}
