@@ -17,7 +17,7 @@ import (
 
 // heedTime is how long code that was interrupted may take to end, before its
 // interpreter is killed under it.
-const heedTime = 2 * time.Second
+const heedTime = 5 * time.Second
 
 // RunCode implements brig.Service.
 func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (_ *brig.CodeResult, err error) {

@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// killGrace is the default of Guest.Grace.
-	killGrace = 900 * time.Millisecond
+	// killGrace is the default of Guest.Grace. An agent that is well answers in
+	// milliseconds; on a machine with too much to do it may take seconds, and that
+	// is no reason to end a sandbox with what is in it.
+	killGrace = 5 * time.Second
 	// backstop is how far the agent's own clock runs behind the host's.
 	backstop = 2 * time.Second
 	// kept is how much of each stream the agent itself remembers, in bytes.

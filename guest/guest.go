@@ -33,8 +33,7 @@ type Guest struct {
 	Env    map[string]string
 	Limits brig.Limits
 	// Grace is how long the agent has to report the end of a process tree
-	// that it was told to kill, before the machine counts as lost. Default
-	// 900 ms.
+	// that it was told to kill, before the machine counts as lost. Default 5 s.
 	Grace time.Duration
 }
 
