@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > patience {
 			t.Fatalf("with space again: %v", err)
 		}
 	}

@@ -153,7 +153,7 @@ func newEgressLab(t *testing.T) *lab {
 			bits = "/128"
 		}
 		if !slices.Contains(near, a) {
-			there("addr", "add", a+bits, "dev", "lo")
+			there("addr", "add", a+bits, "dev", "lo", "nodad")
 		}
 	}
 	for _, a := range sinks {

@@ -210,7 +210,7 @@ func callAndLeave(t *testing.T, s *server, tool string, args any, old bool, how 
 		}
 		select {
 		case <-over:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Error("the client waits on")
 		}
 	}

@@ -228,7 +228,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 // own.
 func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...string) replied {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if method == "" {
 		method = "GET"

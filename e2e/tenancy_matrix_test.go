@@ -241,7 +241,7 @@ func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map
 	if query = strings.Trim(a.query+"&"+query, "&"); query != "" {
 		path += "?" + query
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, m.url+path, strings.NewReader(a.body))
 	if err != nil {

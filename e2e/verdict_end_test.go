@@ -126,7 +126,7 @@ func TestHangUpEndsOneShots(t *testing.T) {
 			if err == nil {
 				t.Error("an interrupted run says that all went well")
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Error("it does not end")
 			_ = cmd.Process.Kill()
 		}

@@ -227,7 +227,7 @@ func TestTimeoutEndsOneShots(t *testing.T) {
 		if c.count(x.sort, ok); !ok || !strings.HasPrefix(string(o.Stdout.Head), x.stdout) {
 			t.Errorf("%s: %+v, error %+v, stdout %.20q, stderr %.400q", x.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
-		if took := time.Since(start); o.Duration > 5*time.Second || took > 30*time.Second { // others use the processors too
+		if took := time.Since(start); took > patience {
 			t.Errorf("%s: with a timeout of 1s it took %v, and the call %v", x.sort, o.Duration, took)
 		}
 	})
@@ -282,12 +282,12 @@ func TestTimeoutEndsExecs(t *testing.T) {
 }
 
 // countLeft counts what lives in a sandbox beside its init and the one that
-// counts, a second after a program's end.
+// counts, after a program's end.
 func countLeft(ctx context.Context, t *testing.T, e brig.Service, s *brig.Sandbox, sort string, ended time.Time) {
 	t.Helper()
 	const count = `n=0; for f in /proc/[0-9]*/stat; do read -r pid comm state rest < $f || continue; case $state in Z|X) ;; *) [ $pid = 1 ] || [ $pid = $$ ] || { n=$((n+1)); echo "$pid $comm $state $rest" | cut -c1-60; } ;; esac; done 2>/dev/null; echo $n`
 	for {
-		late := time.Since(ended) > time.Second
+		late := time.Since(ended) > patience
 		res, err := e.Exec(ctx, s.Spec.Name, brig.Command{Argv: []string{"/bin/sh", "-c", count}, User: "root"}, brig.IO{})
 		if err != nil {
 			t.Errorf("%s: count: %v", sort, err)
@@ -297,7 +297,7 @@ func countLeft(ctx context.Context, t *testing.T, e brig.Service, s *brig.Sandbo
 			return
 		}
 		if late {
-			t.Errorf("%s: a second later these are left: %s", sort, res.Stdout.Head)
+			t.Errorf("%s: these are left: %s", sort, res.Stdout.Head)
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -170,7 +170,12 @@ func (h Harness) survive(t *testing.T, box string) {
 	cmd := brig.Command{Shell: "sleep 1; exit 5", Survive: true}
 	_, err := h.Service.Exec(ctx, box, cmd, brig.IO{Started: func(s string) { id <- s; cancel() }})
 	wantKind(t, "Exec whose caller went away", err, brig.Canceled)
-	s := <-id
+	var s string
+	select {
+	case s = <-id:
+	default:
+		t.Fatal("Started was not called")
+	}
 	eventually(t, "the command's end", func() bool {
 		x, err := h.Service.GetExec(h.Context(t), box, s)
 		if err == nil && x.Done && x.ExitCode != 5 {

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -46,7 +45,7 @@ type session struct {
 	green      suite.Green
 	runner     *suite.Runner
 	options    suite.Options
-	slots      int // 0 is the default
+	slots      int
 	begin      time.Time
 	notes      []string
 }
@@ -65,7 +64,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
 	part := flags.String("part", "", "of `suite all`: run these `parts` only, separated by |")
-	slots := flags.Int("slots", 0, "how many end-to-end tests run side by side (default 4, and 3 in parts)")
+	slots := flags.Int("slots", 3, "how many end-to-end tests run side by side")
 	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -170,7 +169,7 @@ func (s *session) small(ctx context.Context, one string) error {
 	if err != nil {
 		return err
 	}
-	s.runner.Slots = cmp.Or(s.slots, 4)
+	s.runner.Slots = s.slots
 	s.runner.Run(ctx, plan)
 	return s.attacks(ctx.Err() == nil)
 }
@@ -236,8 +235,7 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	if err != nil {
 		return err
 	}
-	// Tests at full size use more of the machine.
-	s.runner.Slots = cmp.Or(s.slots, 3)
+	s.runner.Slots = s.slots
 	f := s.runner.Run(ctx, plan)
 	if err := s.races(); err != nil {
 		return err

@@ -98,7 +98,7 @@ check('a client that goes away interrupts', async () => {
   assert.equal(err.constructor.name, 'TimeoutError', `${err}`)
   const begin = Date.now()
   assert.equal((await box.runCode('"again"')).text, 'again')
-  assert.ok(Date.now() - begin < 5000)
+  assert.ok(Date.now() - begin < 15_000)
 })
 
 check('commands and files beside it', async () => {

@@ -9,7 +9,7 @@ export { assert }
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
-export async function eventually(f, what, ms = 10_000) {
+export async function eventually(f, what, ms = 30_000) {
   const end = Date.now() + ms
   for (;;) {
     if (await f()) return

@@ -35,11 +35,16 @@ check('commands: env, cwd, user', async () => {
 })
 
 check('commands: streams as it happens', async () => {
-  const at = []
-  const r = await box.commands.run('for i in 1 2 3; do echo $i; sleep 0.3; done', { onStdout: (s) => at.push([s, Date.now()]) })
-  assert.equal(r.stdout, '1\n2\n3\n')
-  assert.equal(at.map(([s]) => s).join(''), '1\n2\n3\n')
-  assert.ok(at.at(-1)[1] - at[0][1] > 400, 'it came all at once')
+  // The command ends only if its first line arrives while it runs.
+  const heard = []
+  const r = await box.commands.run('echo first; until [ -e /tmp/heard ]; do sleep 0.05; done; echo last', {
+    onStdout: async (s) => {
+      heard.push(s)
+      if (heard.length === 1) await box.files.write('/tmp/heard', '')
+    },
+  })
+  assert.equal(r.stdout, 'first\nlast\n')
+  assert.equal(heard.join(''), 'first\nlast\n')
 })
 
 check('commands: background, stdin, list, connect, kill', async () => {
@@ -68,7 +73,7 @@ check('commands: background, stdin, list, connect, kill', async () => {
 check('commands: timeout', async () => {
   const begin = Date.now()
   await rejects(box.commands.run('sleep 20', { timeoutMs: 1000 }), TimeoutError)
-  assert.ok(Date.now() - begin < 5000)
+  assert.ok(Date.now() - begin < 15_000)
   await eventually(async () => (await box.commands.run('pgrep -fx "sleep 20" || true')).stdout === '', 'it is killed')
 })
 
@@ -225,16 +230,16 @@ check('list: metadata, state, pages', async () => {
 })
 
 check('timeout', async () => {
-  const short = await Sandbox.create({ timeoutMs: 2000 })
+  const short = await Sandbox.create({ timeoutMs: 4000 })
   assert.equal(await short.isRunning(), true)
   await short.commands.run('echo busy') // which does not renew it
-  await eventually(async () => !(await short.isRunning()), 'it ends by itself', 8000)
-  const longer = await Sandbox.create({ timeoutMs: 2000 })
+  await eventually(async () => !(await short.isRunning()), 'it ends by itself')
+  const longer = await Sandbox.create({ timeoutMs: 4000 })
   await longer.setTimeout(60_000)
-  await sleep(2500)
+  await sleep(4500)
   assert.equal(await longer.isRunning(), true)
   await longer.setTimeout(1000)
-  await eventually(async () => !(await longer.isRunning()), 'it can be cut short', 6000)
+  await eventually(async () => !(await longer.isRunning()), 'it can be cut short')
   await rejects(longer.setTimeout(1000), SandboxNotFoundError)
 })
 

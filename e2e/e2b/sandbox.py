@@ -37,7 +37,7 @@ def raises(kind, call, *args, **options):
     raise AssertionError("no %s" % kind)
 
 
-def eventually(f, what, seconds=10):
+def eventually(f, what, seconds=30):
     end = time.time() + seconds
     while not f():
         assert time.time() < end, what
@@ -144,7 +144,7 @@ async def not_blocking():
     events = []
     handle = await other.files.watch_dir("watched", on_event=events.append)
     await other.files.write("watched/again", "x")
-    for _ in range(200):
+    for _ in range(1500):
         if any(e.name == "again" for e in events):
             break
         await asyncio.sleep(0.02)

@@ -184,7 +184,7 @@ def f():
   assert.equal(r.status, 'error')
   assert.match(r.tool_return, /^Error executing function f: TimeoutError: the function did not return within 1s/)
   assert.deepEqual(r.stdout, ['heard\n'])
-  assert.ok(Date.now() - begin > 5_500 && Date.now() - begin < 12_000, `${Date.now() - begin} ms`)
+  assert.ok(Date.now() - begin > 5_500 && Date.now() - begin < 20_000, `${Date.now() - begin} ms`)
   assert.equal(r.timed_out, true)
   const soon = await run('import time\ndef f():\n    time.sleep(60)', {}, { timeout_ms: 500 })
   assert.match(soon.tool_return, /TimeoutError/)

@@ -214,11 +214,22 @@ func (t *Tree) goTest(name, part string, race bool, o Options, packages []string
 	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true}
 }
 
+// hang is how long an end-to-end test may take that is never done: several times
+// as long as the longest takes. hangFull is for tests at full size.
+const (
+	hang     = 6 * time.Minute
+	hangFull = 20 * time.Minute
+)
+
 // endToEnd is a job for each group of end-to-end tests.
 func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs []Job) {
 	bin := t.Bin
 	if race {
 		bin = t.Race
+	}
+	limit := hang
+	if o.Full || race || o.Count > 1 {
+		limit = hangFull
 	}
 	groups := map[string]int{} // the index of a group's job
 	names := [][]string{}
@@ -237,7 +248,7 @@ func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs [
 			} else if race {
 				again = againAll("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: 25 * time.Minute, Again: again})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)
@@ -254,7 +265,7 @@ func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs [
 		}
 		jobs[i].Argv = []string{
 			t.TestJSON, "-t", "-p", "e2e", filepath.Join(bin, "test", "e2e.test"), "-test.v=test2json",
-			"-test.run", pattern, "-test.timeout", "20m", fmt.Sprint("-test.count=", max(1, o.Count)),
+			"-test.run", pattern, "-test.timeout", limit.String(), fmt.Sprint("-test.count=", max(1, o.Count)),
 		}
 	}
 	return jobs
