@@ -322,10 +322,13 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		if known[id] {
 			continue
 		}
-		gone, err := p.sweepOne(ctx, id)
+		gone, tied, err := p.sweepOne(ctx, id)
 		if gone {
 			n++
 			delete(kept, string(id))
+		}
+		if tied {
+			go p.awaitTied(context.WithoutCancel(ctx), id)
 		}
 		errs = append(errs, err)
 	}
@@ -345,26 +348,45 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n, errors.Join(errs...)
 }
 
-// sweepOne removes a sandbox that nobody knows, unless somebody looks after
-// it: a one-shot that is tied to the process it is for ends with that.
-func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (bool, error) {
+// sweepOne removes a sandbox that nobody knows. It leaves one that is tied to a
+// process to its shim, which ends with that process.
+func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, err error) {
 	l := p.layout(id)
 	lock, err := l.lock()
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // whoever looked after it has just removed it
+		return false, false, nil // its shim has just removed it
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if lock == nil {
 		var o order
 		if ok, err := l.readJSON(orderFile, &o); !ok || o.Ephemeral {
-			return false, err
+			return false, true, err
 		}
 	} else {
 		lock.Close()
 	}
-	return true, p.erase(ctx, id)
+	return true, false, p.erase(ctx, id)
+}
+
+// tiedTime is how long the shim of a sandbox that is tied to a process may take
+// to end after Sweep has left it alone.
+const tiedTime = time.Minute
+
+// awaitTied removes a tied sandbox when its shim has ended. The shim does that
+// itself, but not if its process died while the shim was ending the sandbox for
+// it: then the shim has already left the folder to that process.
+func (p *Provider) awaitTied(ctx context.Context, id brig.ID) {
+	for end := time.Now().Add(tiedTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		gone, tied, err := p.sweepOne(ctx, id)
+		if err != nil {
+			p.Log.WarnContext(ctx, "remove a sandbox whose process is gone", "sandbox", id, "err", err)
+		}
+		if gone || !tied {
+			return
+		}
+	}
 }
 
 // erase ends a sandbox by whatever means there are, and removes every trace.

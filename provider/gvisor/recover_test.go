@@ -1,9 +1,11 @@
 package gvisor
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -38,6 +40,43 @@ func TestRecoverAfterAPowerCut(t *testing.T) {
 		}
 		if _, err := os.Stat(l.dir); !os.IsNotExist(err) {
 			t.Errorf("%q has left something: %v", text, err)
+		}
+	}
+}
+
+// A shim that was ending its sandbox when the server died leaves the folder to
+// that server. The next one removes it when the shim has ended, however long
+// that takes.
+func TestSweepWaitsForTied(t *testing.T) {
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
+	const id = brig.ID("sbtied")
+	l := p.layout(id)
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{orderFile: `{"Ephemeral":true}`, exitFile: `{"Code":137,"Reason":"killed"}`} {
+		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shim, err := l.lock()
+	if err != nil || shim == nil {
+		t.Fatalf("lock: %v", err)
+	}
+	if n, err := p.Sweep(t.Context(), nil); n != 0 || err != nil {
+		t.Errorf("Sweep = %d, %v, while its shim is there", n, err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if _, err := os.Stat(l.dir); err != nil {
+		t.Errorf("it was removed under its shim: %v", err)
+	}
+	shim.Close()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(l.dir); os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("its folder is left")
 		}
 	}
 }
