@@ -280,7 +280,7 @@ const (
 // nothing else.
 func (r *run) idle(ctx context.Context) error {
 	why := ""
-	for begin := time.Now(); time.Since(begin) < 15*time.Second; time.Sleep(20 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		shelves, err := r.srv.Service.Pool(ctx)
 		if err != nil {
 			return err

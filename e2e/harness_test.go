@@ -198,7 +198,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 // with its server, but not in the same instant, and until then it writes where
 // the test's folder is about to be removed.
 func (s *server) awaitOrphans() {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		if !slices.ContainsFunc(lines, func(name string) bool {
 			b, _ := os.ReadFile(name)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig/guest/agent"
+	"github.com/brig-run/brig/internal/race"
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/provider/gvisor"
 )
@@ -43,6 +44,7 @@ func main() {
 	// What we were started with is nothing for what we start. Kernels before
 	// 5.11 cannot do that at once, and then it stays as it is.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	race.Watch()
 	if os.Getenv("GOGC") == "" {
 		// Little is alive at any time: collecting it so often would cost more
 		// than the memory.

@@ -4,3 +4,6 @@ package race
 
 // Halt does nothing without the race detector.
 func Halt(bool) {}
+
+// Watch does nothing without the race detector.
+func Watch() {}

@@ -5,15 +5,19 @@ package race
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"sync"
 	"syscall"
+	"time"
 )
 
-// Halt makes a data race end this program, so that a test fails: tests do not see
-// its standard error. With log, the detector writes the report to a file on the
+// Halt makes a data race end this program, so that a test fails: the agent and the
+// shim start without an environment, and tests do not see their standard error. With log, the detector writes the report to a file on the
 // host. It reads its options when a program starts, so the program restarts.
 func Halt(log bool) {
 	const name = "GORACE"
 	if os.Getenv(name) != "" { //nolint:forbidigo // for main programs
+		Watch()
 		return
 	}
 	options := name + "=halt_on_error=1"
@@ -22,4 +26,26 @@ func Halt(log bool) {
 	}
 	err := syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), options))
 	fmt.Fprintln(os.Stderr, "start again with "+options+":", err)
+}
+
+// Watch makes a data race when the file Plant appears.
+func Watch() {
+	go func() {
+		for range time.Tick(50 * time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(os.TempDir(), Plant)); err == nil {
+				planted()
+				return
+			}
+		}
+	}()
+}
+
+// planted writes a variable from two goroutines that do not synchronize.
+func planted() {
+	var wg sync.WaitGroup
+	n := 0
+	for range 2 {
+		wg.Go(func() { n++ })
+	}
+	wg.Wait()
 }

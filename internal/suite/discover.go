@@ -107,10 +107,10 @@ func (t *Test) place(doc *ast.CommentGroup) error {
 	if err != nil {
 		return err
 	}
-	if p.Packages || p.Race {
+	if p.Packages {
 		return fmt.Errorf("the part %s takes no end-to-end tests", p.Name)
 	}
-	t.Part = p.Name
+	t.Part, t.Full = p.Name, p.Race
 	for _, w := range words[1:] {
 		with, ok := strings.CutPrefix(w, "with=")
 		switch {

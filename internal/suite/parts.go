@@ -20,8 +20,9 @@ type Part struct {
 	// Expected is how long the part takes on two cores, for the time budget of CI.
 	Expected time.Duration
 	// Packages is set for the part that runs packages with go test, and Race for
-	// the one that runs the end-to-end tests of `make test` on programs built with
-	// the race detector. The others run the end-to-end tests that name the part.
+	// the one that runs the end-to-end tests of `make test`, and those that name it,
+	// on programs built with the race detector. The others run the end-to-end tests
+	// that name the part.
 	Packages, Race bool
 }
 
@@ -148,6 +149,7 @@ func Areas() []Area {
 		{"internal/caps", []string{"hostile"}},
 		{"internal/cgroup", []string{"core", "install"}},
 		{"internal/failpoint", []string{"crash"}},
+		{"internal/mutants", nil},
 		{"internal/prefilter", []string{"hostile"}},
 		{"internal/race", []string{"race"}},
 		{"internal/seal", []string{"egress"}},

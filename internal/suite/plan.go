@@ -36,7 +36,8 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
 }
 
-// inSmall returns the end-to-end tests of `make test`.
+// inSmall returns the end-to-end tests of `make test`. Those that name the part
+// race need its programs.
 func inSmall(tests []Test) (out []Test) {
 	for _, test := range tests {
 		if !test.Full {
@@ -64,16 +65,29 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		return Plan{p.Name, append([]Job{t.goTest(p.Name, p.Name, true, o, all)}, t.extra(o)...)}, nil
 	case p.Race:
 		o.Full = false // the detector makes everything several times slower
-		return Plan{p.Name, t.endToEnd(p.Name, true, o, inSmall(tests))}, nil
+		return Plan{p.Name, t.endToEnd(p.Name, true, o, append(inSmall(tests), inPart(tests, p)...))}, nil
 	}
 	o.Full = true
-	var mine []Test
+	return Plan{p.Name, t.endToEnd(p.Name, false, o, inPart(tests, p))}, nil
+}
+
+// EndToEnd is a plan of end-to-end tests only, at the size that o says. At small
+// size it leaves out those that make test does.
+func (t *Tree) EndToEnd(tests []Test, o Options) Plan {
+	if !o.Full {
+		tests = inSmall(tests)
+	}
+	return Plan{endToEndPart, t.endToEnd(endToEndPart, false, o, tests)}
+}
+
+// inPart returns the end-to-end tests that name a part.
+func inPart(tests []Test, p Part) (out []Test) {
 	for _, test := range tests {
 		if test.Part == p.Name {
-			mine = append(mine, test)
+			out = append(out, test)
 		}
 	}
-	return Plan{p.Name, t.endToEnd(p.Name, false, o, mine)}, nil
+	return out
 }
 
 // Quarantine is the plan that runs the tests of the quarantine again and again.
@@ -113,6 +127,9 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 	o.Tests, o.Count = pattern(name), max(1, o.Count)
 	for _, test := range tests {
 		if test.Name == top {
+			if p, err := PartNamed(test.Part); err == nil && p.Race {
+				return Plan{}, fmt.Errorf("%s needs programs with the race detector: make test-all PART=%s RUN=%s", top, p.Name, name)
+			}
 			test.With = ""
 			part := endToEndPart
 			if o.Full {

@@ -23,7 +23,7 @@ func TestDiscoverFile(t *testing.T) {
 		{"no directive", "// TestA tries.\nfunc TestA(t *testing.T) {}", Test{}, "e2e/x_test.go: TestA: the test names no part"},
 		{"no part", "//suite:part\nfunc TestA(t *testing.T) {}", Test{}, "names no part"},
 		{"unknown part", "//suite:part elsewhere\nfunc TestA(t *testing.T) {}", Test{}, `no part is named "elsewhere"`},
-		{"part of packages", "//suite:part race\nfunc TestA(t *testing.T) {}", Test{}, "takes no end-to-end tests"},
+		{"part of packages", "//suite:part packages\nfunc TestA(t *testing.T) {}", Test{}, "takes no end-to-end tests"},
 		{"unknown word", "//suite:part core slow\nfunc TestA(t *testing.T) {}", Test{}, `"slow" is not a word`},
 		{"no test", "func Testing() {}\n\nfunc TestMain(m *testing.M) {}\n\nfunc (x) TestB(t *testing.T) {}", Test{}, ""},
 	} {

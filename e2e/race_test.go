@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/race"
+)
+
+// The control of the part race: a data race in the agent ends its sandbox, and
+// one in the shim or the server leaves a report where the suite looks for it.
+//
+//suite:part race alone
+func TestRaceIsSeen(t *testing.T) {
+	needRoot(t)
+	reports := t.TempDir()
+	t.Setenv("GORACE", "log_path="+filepath.Join(reports, "server"))
+	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: 0}\n"))
+	svc := s.client()
+	for _, name := range []string{"agent", "shim"} {
+		if _, err := svc.Create(t.Context(), brig.Spec{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func(name string) brig.State {
+		box, err := svc.Get(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return box.State
+	}
+
+	// The agent may end before it can answer.
+	_, _ = svc.Exec(t.Context(), "agent", brig.Command{Shell: "touch /tmp/" + race.Plant}, brig.IO{})
+	eventually(t, "the race in the agent ends its sandbox", func() bool { return state("agent") != brig.Running })
+	if got := state("shim"); got != brig.Running {
+		t.Fatalf("the other sandbox is %s", got)
+	}
+
+	plant := filepath.Join(os.TempDir(), race.Plant)
+	if err := os.WriteFile(plant, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(plant) })
+	for who, pattern := range map[string]string{
+		"server": filepath.Join(reports, "server.*"),
+		"shim":   filepath.Join(os.TempDir(), race.Log+".*"),
+	} {
+		eventually(t, "the race in the "+who+" is reported", func() bool {
+			names, _ := filepath.Glob(pattern)
+			for _, name := range names {
+				if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.planted") {
+					if err := os.Remove(name); err != nil {
+						t.Error(err)
+					}
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
