@@ -53,6 +53,9 @@ test: setup test-programs ## the default suite; RUN=TestName runs one test
 test-all: setup test-programs ## everything at full size; PART='egress|docker' runs parts, RUN=TestName one test
 	@$(BIN)/test/suite all $(if $(PART),-part '$(PART)') $(if $(RUN),-run '$(RUN)')
 
+test-changed: setup test-programs ## the parts of test-all that belong to what changed since .ci/green.json
+	@$(BIN)/test/suite changed
+
 # Tests do not build. What they run is built here, with the same flags, so that
 # everything is compiled once.
 TESTS := $(BIN)/test

@@ -13,6 +13,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/sqlite"
 )
@@ -25,24 +26,13 @@ func newEngine(b *testing.B) (*engine.Engine, context.Context) {
 
 func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, context.Context) {
 	b.Helper()
-	bin := os.Getenv("BRIG_BIN_DIR")
-	if bin == "" {
-		bin = "../bin"
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(bin, "brig-engine")); err != nil {
-		b.Skip("run `make build` first: ", err)
-	}
 	dir := b.TempDir()
 	images, err := image.Open(image.Options{Dir: dir, HostAge: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: filepath.Join(bin, "brig-engine"), Shim: filepath.Join(bin, "brig-shim"), Agent: filepath.Join(bin, "brig-agent"),
+		DataDir: dir, Engine: testenv.Bin(b, "brig-engine"), Shim: testenv.Bin(b, "brig-shim"), Agent: testenv.Bin(b, "brig-agent"),
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			out := gvisor.Root{Dir: r.Dir}

@@ -2,7 +2,8 @@
 //
 //	suite test      make test: every package, and the end-to-end tests at small size
 //	suite all       make test-all: everything at full size, in parts
-//	suite ci        .ci/run: make test, and the parts that belong to what changed
+//	suite changed   make test-changed: the parts that belong to what changed
+//	suite ci        .ci/run: make test, and those parts
 //	suite list      which test is in which part
 package main
 
@@ -59,7 +60,7 @@ const (
 
 func run(ctx context.Context, args []string) (bool, error) {
 	if len(args) == 0 {
-		return false, errors.New("usage: suite test|all|ci|list [flags]")
+		return false, errors.New("usage: suite test|all|changed|ci|list [flags]")
 	}
 	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
@@ -67,6 +68,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	slots := flags.Int("slots", 3, "how many end-to-end tests run side by side")
 	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
+	failFast := flags.Bool("failfast", false, "end with the first failure")
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
 	}
@@ -76,18 +78,31 @@ func run(ctx context.Context, args []string) (bool, error) {
 	}
 	defer os.Remove(s.options.Book)
 	defer os.RemoveAll(s.options.Races)
-	s.runner.Slowest, s.slots = *slowest, *slots
+	s.runner.Slowest, s.runner.FailFast, s.slots = *slowest, *failFast, *slots
 	switch args[0] {
 	case "list":
 		return true, s.list()
 	case "test":
-		err = s.small(ctx, *one)
+		if *one != "" {
+			err = s.only(ctx, *one)
+		} else if err = s.small(ctx); err == nil {
+			err = s.attacks(ctx.Err() == nil)
+		}
 	case "all":
 		err = s.all(ctx, *part, *one)
+	case "changed":
+		if err = s.changed(ctx); err == nil {
+			err = s.attacks(false)
+		}
 	case "ci":
-		err = s.ci(ctx)
+		if err = s.small(ctx); err == nil {
+			err = s.changed(ctx)
+		}
+		if err == nil {
+			err = s.attacks(ctx.Err() == nil)
+		}
 	default:
-		err = fmt.Errorf("no command %q; there are test, all, ci and list", args[0])
+		err = fmt.Errorf("no command %q; there are test, all, changed, ci and list", args[0])
 	}
 	if err != nil {
 		return false, err
@@ -157,10 +172,7 @@ func (s *session) list() error {
 }
 
 // small runs make test.
-func (s *session) small(ctx context.Context, one string) error {
-	if one != "" {
-		return s.only(ctx, one)
-	}
+func (s *session) small(ctx context.Context) error {
 	for _, q := range s.quarantine {
 		s.notes = append(s.notes, fmt.Sprintf("left out since %s: %s: %s", q.Since.Format(time.DateOnly), q.Test, q.Reason))
 	}
@@ -171,7 +183,7 @@ func (s *session) small(ctx context.Context, one string) error {
 	}
 	s.runner.Slots = s.slots
 	s.runner.Run(ctx, plan)
-	return s.attacks(ctx.Err() == nil)
+	return nil
 }
 
 // only runs one test.
@@ -295,6 +307,9 @@ func (s *session) attacks(whole bool) error {
 	if err != nil {
 		return err
 	}
+	if fi, err := f.Stat(); err == nil && fi.Size() == 0 && !whole {
+		return nil
+	}
 	var table strings.Builder
 	wrong := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
 	if s.options.Full {
@@ -329,13 +344,10 @@ func (s *session) record() error {
 // budget is the time within which CI is to end.
 const budget = 60 * time.Minute
 
-// ci runs make test, and then the parts that belong to what changed since
-// everything was green, as far as the time goes.
-func (s *session) ci(ctx context.Context) error {
-	if err := s.small(ctx, ""); err != nil {
-		return err
-	}
-	files, err := changed(s.green.Commit)
+// changed runs the parts that belong to what changed since everything was green,
+// as far as the time of CI goes.
+func (s *session) changed(ctx context.Context) error {
+	files, err := changedSince(s.green.Commit)
 	var names []string
 	why := map[string]string{}
 	if err != nil {
@@ -358,6 +370,9 @@ func (s *session) ci(ctx context.Context) error {
 	}
 	s.options.Full = true
 	for _, name := range chosen {
+		if s.runner.FailFast && len(s.runner.Failures()) > 0 {
+			break
+		}
 		if err := s.part(ctx, name, ""); err != nil {
 			return err
 		}
@@ -376,11 +391,11 @@ func (s *session) ci(ctx context.Context) error {
 	if len(rest) > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("Left out: %s: nothing that belongs to them changed since %.12s.", strings.Join(rest, ", "), s.green.Commit))
 	}
-	return s.attacks(false)
+	return nil
 }
 
-// changed lists the files that differ from a commit.
-func changed(commit string) ([]string, error) {
+// changedSince lists the files that differ from a commit.
+func changedSince(commit string) ([]string, error) {
 	if commit == "" {
 		return nil, fmt.Errorf("%s names no commit", greenFile)
 	}

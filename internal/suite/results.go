@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,6 +149,13 @@ func reason(output string) string {
 // Fail counts a failure that is no test's.
 func (r *Runner) Fail(what, output string) {
 	r.results.broken(&Job{Name: what, Again: "make test-all"}, output)
+}
+
+// Failures returns what has failed.
+func (r *Runner) Failures() []Failure {
+	r.results.mu.Lock()
+	defer r.results.mu.Unlock()
+	return slices.Clone(r.results.failures)
 }
 
 // Green reports whether nothing has failed.

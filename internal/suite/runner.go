@@ -18,6 +18,8 @@ type Runner struct {
 	Times Times // what jobs and plans took before
 	// Slowest is how many tests the report names for their time. Default: 10.
 	Slowest int
+	// FailFast ends a run with its first failure.
+	FailFast bool
 	// Every is how often it prints progress.
 	Every time.Duration
 
@@ -29,6 +31,7 @@ type Runner struct {
 	total   int
 	done    int
 	running map[string]*progress
+	cancel  context.CancelFunc // ends the plan
 }
 
 // progress is how far a job has come.
@@ -60,6 +63,9 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	r.mu.Lock()
 	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
 	r.mu.Unlock()
+	whole := ctx
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
 	stop := r.report(plan.Name)
 	out := Finished{Plan: plan.Name}
 	p0, f0, s0 := r.results.counts()
@@ -73,7 +79,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	stop()
 	p1, f1, s1 := r.results.counts()
 	out.Took, out.passed, out.failed, out.skipped = time.Since(r.began), p1-p0, f1-f0, s1-s0
-	if ctx.Err() == nil {
+	if whole.Err() == nil && ctx.Err() == nil {
 		r.Times.Plans[plan.Name] = out.Took.Seconds()
 	}
 	r.finished = append(r.finished, out)
@@ -165,6 +171,9 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 	defer r.mu.Unlock()
 	delete(r.running, j.Name)
 	r.done++
+	if _, failed, _ := r.results.counts(); r.FailFast && failed > 0 {
+		r.cancel()
+	}
 	r.Times.Jobs[j.key()] = time.Since(p.since).Seconds()
 }
 
