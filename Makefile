@@ -88,6 +88,11 @@ race-programs: test-programs ## the programs of the part race, in bin/race
 	for name in brig-failpoints image probe runsc grade agentrun-client prefilter.test; do ln -sf ../../test/$$name $(RACE)/test/$$name; done
 	CGO_ENABLED=1 go test -race -trimpath -tags grpcnotrace -c -o $(RACE)/test/e2e.test ./e2e
 
+mutants: setup test-programs ## put small faults into the code and see which tests notice: make mutants N=25 FOR=1h
+	cd tools/gremlins && CGO_ENABLED=0 go build -buildvcs=false -trimpath -o ../../$(TESTS)/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+	$(PART_OF) -o $(TESTS)/mutants ./.ci/mutants
+	$(TESTS)/mutants -gremlins $(CURDIR)/$(TESTS)/gremlins -n $(or $(N),25) -for $(or $(FOR),1h)
+
 attack: setup test-programs ## try to get out in every way that is known, and say what came of it
 	@BRIG_BIN_DIR=$(CURDIR)/$(BIN) go run ./.ci/attack
 
