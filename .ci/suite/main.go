@@ -217,13 +217,7 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 	if whole {
 		s.flaky(ctx)
 	}
-	if err := s.attacks(whole && ctx.Err() == nil); err != nil {
-		return err
-	}
-	if whole && ctx.Err() == nil && s.runner.Green() {
-		return s.record()
-	}
-	return nil
+	return s.attacks(whole && ctx.Err() == nil)
 }
 
 // part runs one part of make test-all.
@@ -248,11 +242,15 @@ func (s *session) part(ctx context.Context, name, one string) error {
 		return err
 	}
 	s.runner.Slots = s.slots
+	before := len(s.runner.Failures())
 	f := s.runner.Run(ctx, plan)
 	if err := s.races(); err != nil {
 		return err
 	}
 	fmt.Printf("== %s took %s\n", p.Name, f.Took.Round(time.Second))
+	if one == "" && ctx.Err() == nil && len(s.runner.Failures()) == before {
+		return s.record(name)
+	}
 	return nil
 }
 
@@ -323,41 +321,33 @@ func (s *session) attacks(whole bool) error {
 	return nil
 }
 
-// record writes down that everything passed at this commit.
-func (s *session) record() error {
-	dirty, err := git("status", "--porcelain", "--untracked-files=no")
+// record writes down that a part passed at this commit.
+func (s *session) record(part string) error {
+	dirty, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!"+greenFile)
 	if err != nil {
 		return err
 	}
 	if dirty != "" {
-		s.notes = append(s.notes, "Not recorded as green: the checkout has uncommitted changes.")
+		fmt.Printf("== %s is not recorded as green: the checkout has uncommitted changes\n", part)
 		return nil
 	}
 	commit, err := git("rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
-	s.notes = append(s.notes, "Recorded as green in "+greenFile+"; commit it.")
-	return suite.Green{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly), Times: s.runner.Times.OfParts()}.Write(greenFile)
+	s.green.Parts[part] = suite.Passed{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
+	s.green.Times = s.runner.Times.OfParts()
+	fmt.Printf("== %s is recorded as green in %s; commit it\n", part, greenFile)
+	return s.green.Write(greenFile)
 }
 
 // budget is the time within which CI is to end.
 const budget = 60 * time.Minute
 
-// changed runs the parts that belong to what changed since everything was green,
-// as far as the time of CI goes.
+// changed runs the parts that belong to what changed since they passed, as far as
+// the time of CI goes.
 func (s *session) changed(ctx context.Context) error {
-	files, err := changedSince(s.green.Commit)
-	var names []string
-	why := map[string]string{}
-	if err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("Every part is asked for: %v.", err))
-		for _, p := range suite.Parts() {
-			names, why[p.Name] = append(names, p.Name), "no commit is known to be green"
-		}
-	} else {
-		names, why = suite.PartsFor(files, s.tests)
-	}
+	names, why := s.green.Asked(s.tests, changedSince)
 	spent := time.Since(s.begin)
 	if at, err := time.Parse(time.RFC3339, os.Getenv("BRIG_CI_BEGAN")); err == nil {
 		spent = time.Since(at)
@@ -389,16 +379,13 @@ func (s *session) changed(ctx context.Context) error {
 		}
 	}
 	if len(rest) > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("Left out: %s: nothing that belongs to them changed since %.12s.", strings.Join(rest, ", "), s.green.Commit))
+		s.notes = append(s.notes, fmt.Sprintf("Left out: %s: nothing that belongs to them changed since they passed.", strings.Join(rest, ", ")))
 	}
 	return nil
 }
 
 // changedSince lists the files that differ from a commit.
 func changedSince(commit string) ([]string, error) {
-	if commit == "" {
-		return nil, fmt.Errorf("%s names no commit", greenFile)
-	}
 	out, err := git("diff", "--name-only", commit)
 	if err != nil {
 		return nil, fmt.Errorf("the green commit %.12s is not in this checkout", commit)

@@ -3,6 +3,8 @@ package suite
 import (
 	"bytes"
 	"context"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +71,34 @@ func TestPartsFor(t *testing.T) {
 				t.Errorf("%s is asked for by %q, want %q", n, why[n], file)
 			}
 		}
+	}
+}
+
+// A part is asked for by what changed since it passed itself.
+func TestAsked(t *testing.T) {
+	g := Green{Parts: map[string]Passed{}}
+	for _, name := range everything() {
+		g.Parts[name] = Passed{Commit: "new"}
+	}
+	g.Parts["egress"], g.Parts["docker"] = Passed{Commit: "old"}, Passed{Commit: "old"}
+	g.Parts["install"] = Passed{Commit: "lost"}
+	delete(g.Parts, "console")
+	changed := map[string][]string{"new": {"workspace/store.go"}, "old": {"egress/rules.go", "workspace/store.go"}}
+	names, why := g.Asked(nil, func(commit string) ([]string, error) {
+		if files, ok := changed[commit]; ok {
+			return files, nil
+		}
+		return nil, errors.New("the commit is not in this checkout")
+	})
+	if got := strings.Join(names, " "); got != "egress workspaces console install race" {
+		t.Errorf("asked for: %s", got)
+	}
+	want := map[string]string{
+		"egress": "egress/rules.go", "workspaces": "workspace/store.go", "race": "workspace/store.go",
+		"console": "no record of it in green.json", "install": "the commit is not in this checkout",
+	}
+	if !maps.Equal(why, want) {
+		t.Errorf("why: %v, want %v", why, want)
 	}
 }
 
@@ -242,15 +272,15 @@ func TestRunSlots(t *testing.T) {
 
 func TestGreenIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "green.json")
-	if g, err := ReadGreen(file); err != nil || g.Commit != "" {
+	if g, err := ReadGreen(file); err != nil || len(g.Parts) > 0 {
 		t.Errorf("without a file: %+v, %v", g, err)
 	}
 	times := Times{map[string]float64{"core": 61.4}, map[string]float64{"core: TestA": 9.6, "core: TestB": 0.5}}
-	if err := (Green{Commit: "abc", Times: times.OfParts()}).Write(file); err != nil {
+	if err := (Green{Parts: map[string]Passed{"core": {Commit: "abc"}}, Times: times.OfParts()}).Write(file); err != nil {
 		t.Fatal(err)
 	}
 	g, err := ReadGreen(file)
-	if err != nil || g.Commit != "abc" || g.Plans["core"] != 61 || g.Jobs["core: TestA"] != 10 || len(g.Jobs) != 1 {
+	if err != nil || g.Parts["core"].Commit != "abc" || g.Plans["core"] != 61 || g.Jobs["core: TestA"] != 10 || len(g.Jobs) != 1 {
 		t.Errorf("%+v, %v", g, err)
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 )
 
 // Times are what jobs and plans took, in seconds: they decide what begins
@@ -16,16 +17,49 @@ type Times struct {
 	Jobs  map[string]float64 `json:"jobs"`
 }
 
-// Green records the last commit at which `make test-all` passed as a whole.
+// Green records for each part of `make test-all` the last commit at which it
+// passed.
 type Green struct {
+	Parts map[string]Passed `json:"parts"`
+	Times
+}
+
+// Passed is when a part passed.
+type Passed struct {
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
-	Times
+}
+
+// Asked returns the parts that belong to what changed since each of them passed,
+// in the order of Parts, and for each the reason: a file, or that no commit is
+// known. The function changed lists the files that differ from a commit.
+func (g Green) Asked(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
+	why = map[string]string{}
+	files := map[string][]string{}
+	for _, name := range everything() {
+		commit := g.Parts[name].Commit
+		if commit == "" {
+			names, why[name] = append(names, name), "no record of it in green.json"
+			continue
+		}
+		if _, ok := files[commit]; !ok {
+			list, err := changed(commit)
+			if err != nil {
+				list = []string{err.Error()} // no row of the table fits it, so it asks for everything
+			}
+			files[commit] = list
+		}
+		asked, reasons := PartsFor(files[commit], tests)
+		if slices.Contains(asked, name) {
+			names, why[name] = append(names, name), reasons[name]
+		}
+	}
+	return names, why
 }
 
 // ReadGreen reads the record; without a file it is empty.
 func ReadGreen(file string) (Green, error) {
-	g := Green{Times: newTimes()}
+	g := Green{Parts: map[string]Passed{}, Times: newTimes()}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return g, nil
