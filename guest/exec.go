@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// killGrace is the default of Guest.Grace. An agent that is well answers in
-	// milliseconds; on a machine with too much to do it may take seconds, and that
-	// is no reason to end a sandbox with what is in it.
+	// killGrace is the default of Guest.Grace. A healthy agent answers within
+	// milliseconds. On an overloaded machine it may need seconds, and that is no
+	// reason to end a sandbox and lose its state.
 	killGrace = 5 * time.Second
 	// backstop is how far the agent's own clock runs behind the host's.
 	backstop = 2 * time.Second

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -58,6 +59,7 @@ type Provider struct {
 	cgroups  bool
 	held     cgroup.Limits // what a group with every limit turned out to have
 	claims   map[brig.Area]brig.Enforcement
+	awaited  sync.Map // the sandboxes for which awaitTied runs
 }
 
 var _ brig.Provider = (*Provider)(nil)
@@ -328,7 +330,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 			delete(kept, string(id))
 		}
 		if tied {
-			go p.awaitTied(context.WithoutCancel(ctx), id)
+			p.awaitTied(context.WithoutCancel(ctx), id)
 		}
 		errs = append(errs, err)
 	}
@@ -362,7 +364,7 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	if lock == nil {
 		var o order
 		if ok, err := l.readJSON(orderFile, &o); !ok || o.Ephemeral {
-			return false, true, err
+			return false, err == nil, err
 		}
 	} else {
 		lock.Close()
@@ -370,23 +372,40 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	return true, false, p.erase(ctx, id)
 }
 
-// tiedTime is how long the shim of a sandbox that is tied to a process may take
-// to end after Sweep has left it alone.
-const tiedTime = time.Minute
+// The shim of a sandbox that Sweep has left to it may take tiedTime to end. A
+// folder that is still there tiedGrace later has nobody who reads it.
+const (
+	tiedTime  = time.Minute
+	tiedGrace = 5 * time.Second
+)
 
-// awaitTied removes a tied sandbox when its shim has ended. The shim does that
-// itself, but not if its process died while the shim was ending the sandbox for
-// it: then the shim has already left the folder to that process.
+// awaitTied removes a tied sandbox after its shim has ended. Normally the shim
+// does that. If the server dies just after the shim has decided to leave the
+// folder to it, neither does.
 func (p *Provider) awaitTied(ctx context.Context, id brig.ID) {
-	for end := time.Now().Add(tiedTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		gone, tied, err := p.sweepOne(ctx, id)
-		if err != nil {
-			p.Log.WarnContext(ctx, "remove a sandbox whose process is gone", "sandbox", id, "err", err)
+	if _, waits := p.awaited.LoadOrStore(id, true); waits {
+		return
+	}
+	go func() {
+		defer p.awaited.Delete(id)
+		for end := time.Now().Add(tiedTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			lock, err := p.layout(id).lock()
+			if err != nil {
+				return // the folder is gone
+			}
+			if lock != nil {
+				lock.Close()
+				time.Sleep(tiedGrace)
+				break
+			}
 		}
-		if gone || !tied {
+		if _, err := os.Stat(p.layout(id).dir); err != nil {
 			return
 		}
-	}
+		if _, _, err := p.sweepOne(ctx, id); err != nil {
+			p.Log.WarnContext(ctx, "remove a sandbox whose process is gone", "sandbox", id, "err", err)
+		}
+	}()
 }
 
 // erase ends a sandbox by whatever means there are, and removes every trace.

@@ -45,8 +45,7 @@ func TestRecoverAfterAPowerCut(t *testing.T) {
 }
 
 // A shim that was ending its sandbox when the server died leaves the folder to
-// that server. The next one removes it when the shim has ended, however long
-// that takes.
+// that server. The next one removes it some time after the shim has ended.
 func TestSweepWaitsForTied(t *testing.T) {
 	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
 	const id = brig.ID("sbtied")
