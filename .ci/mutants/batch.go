@@ -7,115 +7,118 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/brig-run/brig/internal/mutants"
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// endToEnd tries what has survived so far with the end-to-end tests. All
-// survivors go into one program. While tests fail with it, each of those
-// survivors is tried alone with the tests that failed, and those that are killed
-// leave the program. What is in it when all tests pass has survived the stage.
+// endToEnd tries what has survived so far with the end-to-end tests. It builds
+// one program with all survivors, and runs every test. If tests fail, each mutant
+// is tried alone with those tests. This repeats without the mutants that were
+// killed, until no test fails or none of the rest is killed alone.
 func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
-	tried := map[string]bool{}
-	for ctx.Err() == nil {
-		var batch []*mutants.Mutant
-		places := map[string]bool{} // a place is changed once
-		for i := range r.list {
-			m := &r.list[i]
-			place := fmt.Sprint(m.File, m.Line, m.Column)
-			if m.Killed == mutants.Nothing && m.Why == "" && !tried[m.Key()] && !places[place] {
-				batch, places[place] = append(batch, m), true
-			}
-		}
-		if len(batch) == 0 || time.Now().After(r.end) {
+	before := map[mutants.Stage]mutants.Stage{mutants.Small: mutants.Packages, mutants.Full: mutants.Small}[stage]
+	for {
+		batch := r.batch(before)
+		if len(batch) == 0 {
 			return nil
 		}
-		killers, err := r.suite(ctx, stage, batch, r.tests)
+		failing, err := r.suite(ctx, stage, batch, r.tests, false)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: %d mutants at once, %d tests fail\n", stage, len(batch), len(killers))
-		if len(killers) == 0 {
-			for _, m := range batch {
-				tried[m.Key()] = true
+		if len(failing) > 0 { // some may fail without any mutant
+			broken, err := r.suite(ctx, stage, nil, failing, false)
+			if err != nil {
+				return err
 			}
-			continue
+			failing = slices.DeleteFunc(failing, func(t suite.Test) bool {
+				if slices.Contains(broken, t) {
+					fmt.Printf("%s fails without a mutant\n", t.Name)
+				}
+				return slices.Contains(broken, t)
+			})
 		}
-		if err := r.alone(ctx, stage, batch, killers, tried); err != nil {
-			return err
+		fmt.Printf("%s: %d mutants at once, %d tests fail\n", stage, len(batch), len(failing))
+		killed := 0
+		if len(failing) > 0 {
+			if killed, err = r.alone(ctx, stage, batch, failing); err != nil {
+				return err
+			}
+		}
+		if killed == 0 {
+			for _, m := range batch {
+				r.decide(m, stage, "", "")
+			}
 		}
 	}
-	return ctx.Err()
 }
 
-// most is how many of the tests that failed are tried with each mutant.
-const most = 6
+// batch returns the mutants whose last stage was before. Each place is changed
+// once: the others follow in the next batch.
+func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
+	places := map[string]bool{}
+	for i := range r.list {
+		m := &r.list[i]
+		place := fmt.Sprint(m.File, m.Line, m.Column)
+		if m.Killed == "" && m.Survived == before && !places[place] && m.Applies(r.root) {
+			out, places[place] = append(out, m), true
+		}
+	}
+	return out
+}
 
-// alone tries each mutant with the tests that failed with all of them.
-func (r *run) alone(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, killers []suite.Test, tried map[string]bool) error {
-	slices.SortFunc(killers, func(a, b suite.Test) int {
-		return int(r.times.Jobs["end to end: "+a.Name] - r.times.Jobs["end to end: "+b.Name])
-	})
-	killers = killers[:min(most, len(killers))]
-	none := true
+// alone tries each mutant with the tests that failed with all of them, and
+// returns how many were killed.
+func (r *run) alone(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, failing []suite.Test) (killed int, err error) {
 	for _, m := range batch {
-		by, err := r.suite(ctx, stage, []*mutants.Mutant{m}, killers)
+		by, err := r.suite(ctx, stage, []*mutants.Mutant{m}, failing, true)
 		if err != nil {
-			return err
+			return killed, err
 		}
 		if len(by) > 0 {
-			r.decide(m, stage, by[0].Name)
-			none = false
+			r.decide(m, stage, stage, by[0].Name)
+			killed++
 		}
 	}
-	if none && len(batch) > 1 { // they fail together only: the next are tried without the first half
-		for _, m := range batch[:len(batch)/2] {
-			tried[m.Key()] = true
-		}
-	} else if none {
-		tried[batch[0].Key()] = true
-	}
-	return nil
+	return killed, nil
 }
 
-// suite builds brig and the end-to-end tests with some mutants, runs tests, and
-// returns those that failed.
-func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mutant, tests []suite.Test) ([]suite.Test, error) {
+// suite builds the programs with some mutants, runs tests, and returns those that
+// failed: all, or the first.
+func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mutant, tests []suite.Test, first bool) (failing []suite.Test, err error) {
 	dir, err := os.MkdirTemp("", "brig-mutant-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	bin, err := r.build(ctx, dir, list)
-	if err != nil {
-		return nil, err
-	}
 	tree := *r.tree
-	tree.Bin = bin
-	var mine []suite.Test
-	for _, t := range tests {
-		if stage == mutants.Full || !t.Full {
-			mine = append(mine, t)
+	if len(list) > 0 {
+		crash := slices.ContainsFunc(tests, func(t suite.Test) bool { return t.Part == "crash" || t.Part == "workspaces" })
+		if tree.Bin, err = r.build(ctx, dir, list, crash); err != nil {
+			return nil, err
 		}
 	}
-	runner := &suite.Runner{Out: io.Discard, Slots: 3, Times: r.times}
-	runner.Run(ctx, tree.EndToEnd(mine, suite.Options{Full: stage == mutants.Full, Rotation: "0"}))
+	runner := &suite.Runner{Out: io.Discard, Slots: 3, Times: r.times, FailFast: first}
+	runner.Run(ctx, tree.EndToEnd(tests, suite.Options{Full: stage == mutants.Full, Rotation: "0"}))
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var out []suite.Test
-	for _, t := range mine {
-		if slices.ContainsFunc(runner.Failures(), func(f suite.Failure) bool { return f.Job == t.Name || t.With != "" && f.Job == t.With }) {
-			out = append(out, t)
+	for _, t := range tests {
+		if slices.ContainsFunc(runner.Failures(), func(f suite.Failure) bool {
+			job, _, _ := strings.Cut(f.Job, " (")
+			return job == t.Name || t.With != "" && job == t.With
+		}) {
+			failing = append(failing, t)
 		}
 	}
-	return out, nil
+	return failing, nil
 }
 
-// build builds the programs that have the engine in them, beside the others.
-func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant) (string, error) {
+// build builds the programs that have the mutated code in them, and links the
+// others beside them. Only tests of crashes need the one with failpoints.
+func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant, crash bool) (string, error) {
 	plain := make([]mutants.Mutant, len(list))
 	for i, m := range list {
 		plain[i] = *m
@@ -128,6 +131,19 @@ func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant) (st
 	if err := os.MkdirAll(filepath.Join(bin, "test"), 0o755); err != nil {
 		return "", err
 	}
+	flags := []string{"-overlay", overlay, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-tags"}
+	builds := map[string][]string{
+		"brig":          append(append([]string{"build"}, flags...), "grpcnotrace", "-o", filepath.Join(bin, "brig"), "./cmd/brig"),
+		"test/e2e.test": append(append([]string{"test", "-c", "-vet=off"}, flags...), "grpcnotrace", "-o", filepath.Join(bin, "test", "e2e.test"), "./e2e"),
+	}
+	if crash {
+		builds["test/brig-failpoints"] = append(append([]string{"build"}, flags...), "grpcnotrace,failpoints", "-o", filepath.Join(bin, "test", "brig-failpoints"), "./cmd/brig")
+	}
+	for _, args := range builds {
+		if out, err := r.goRun(ctx, args...); err != nil {
+			return "", fmt.Errorf("go %v: %w: %s", args, err, out)
+		}
+	}
 	for _, pattern := range []string{"brig-*", "test/*"} {
 		names, err := filepath.Glob(filepath.Join(r.tree.Bin, pattern))
 		if err != nil {
@@ -135,23 +151,12 @@ func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant) (st
 		}
 		for _, name := range names {
 			rel, err := filepath.Rel(r.tree.Bin, name)
+			if err == nil && builds[rel] == nil {
+				err = os.Symlink(name, filepath.Join(bin, rel))
+			}
 			if err != nil {
 				return "", err
 			}
-			if rel != "test/e2e.test" {
-				if err := os.Symlink(name, filepath.Join(bin, rel)); err != nil {
-					return "", err
-				}
-			}
-		}
-	}
-	flags := []string{"-overlay", overlay, "-buildvcs=false", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w"}
-	for _, args := range [][]string{
-		append(append([]string{"build"}, flags...), "-o", filepath.Join(bin, "brig"), "./cmd/brig"),
-		append(append([]string{"test", "-c", "-vet=off"}, flags...), "-o", filepath.Join(bin, "test", "e2e.test"), "./e2e"),
-	} {
-		if out, err := r.goRun(ctx, args...); err != nil {
-			return "", fmt.Errorf("go %v: %w: %s", args, err, out)
 		}
 	}
 	return bin, nil

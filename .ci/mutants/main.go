@@ -1,6 +1,6 @@
-// Command mutants puts small faults into the code that protects, and says which
-// tests notice: those of the package, make test, only make test-all, or none.
-// The Makefile calls it. It keeps what it found in .ci/mutants.json, and writes
+// Command mutants makes small faults in security-relevant code and reports which
+// tests detect them: the package's tests, make test, only make test-all, or none.
+// The Makefile calls it. It records the results in .ci/mutants.json, and writes
 // docs/mutants.md from that.
 package main
 
@@ -28,7 +28,7 @@ import (
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// target is code that is changed, and the packages whose tests are asked first.
+// target is code that is changed, and the packages whose tests are tried first.
 type target struct {
 	what, dir string
 	files     string // a pattern; empty for all
@@ -50,30 +50,36 @@ const (
 )
 
 func main() {
-	n := flag.Int("n", 25, "how many mutants of each `target`; 0 tries no new ones")
+	n := flag.Int("n", 25, "how many mutants of each target, as a `number`; 0 continues with the recorded ones")
 	seed := flag.Uint64("seed", 1, "chooses the mutants")
-	limit := flag.Duration("for", time.Hour, "how long to try at most; what is left is tried by the next run")
-	gremlins := flag.String("gremlins", "", "the program that lists mutants")
+	limit := flag.Duration("for", time.Hour, "ends after this time; the next run continues")
+	gremlins := flag.String("gremlins", "", "the program that lists places for mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := &run{end: time.Now().Add(*limit), gremlins: *gremlins}
-	if err := r.do(ctx, *n, *seed); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+	r := &run{gremlins: *gremlins}
+	err := r.do(ctx, *n, *seed)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		fmt.Println("The time is over; make mutants N=0 continues.")
+		err = nil
+	}
+	if err = errors.Join(err, r.keep()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
 type run struct {
-	end      time.Time
 	gremlins string
 	root     string
 	tree     *suite.Tree
 	tests    []suite.Test
 	times    suite.Times
-	list     []mutants.Mutant
 
-	mu sync.Mutex // guards list and its file
+	mu   sync.Mutex // guards list and its files
+	list []mutants.Mutant
 }
 
 func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
@@ -83,16 +89,7 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 	if r.tree, err = suite.OpenTree("."); err != nil {
 		return err
 	}
-	if r.tests, err = suite.Discover("."); err != nil {
-		return err
-	}
-	r.tests = slices.DeleteFunc(r.tests, func(t suite.Test) bool { return t.Part == "race" })
-	r.times = suite.ReadTimes("bin/test-times.json", suite.Green{})
-	b, err := os.ReadFile(recordFile)
-	if err == nil {
-		err = json.Unmarshal(b, &r.list)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := r.open(); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -100,39 +97,83 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 			return err
 		}
 	}
-	r.packages(ctx)
+	if err := r.packages(ctx); err != nil {
+		return err
+	}
 	for _, stage := range []mutants.Stage{mutants.Small, mutants.Full} {
 		if err := r.endToEnd(ctx, stage); err != nil {
-			return errors.Join(err, r.keep())
+			return err
 		}
 	}
-	return r.keep()
+	return nil
 }
 
-// choose lists the mutants of all targets and takes some of each.
-func (r *run) choose(ctx context.Context, n int, seed uint64) error {
-	known := map[string]mutants.Mutant{}
-	for _, m := range r.list {
-		known[m.Key()] = m
+// open reads the tests, without the quarantine, and the record.
+func (r *run) open() error {
+	all, err := suite.Discover(".")
+	if err != nil {
+		return err
 	}
+	text, err := os.ReadFile(".ci/quarantine")
+	if err != nil {
+		return err
+	}
+	quarantine, err := suite.ReadQuarantine(string(text))
+	if err != nil {
+		return err
+	}
+	if r.tests, _, err = suite.Split(all, quarantine); err != nil {
+		return err
+	}
+	r.tests = slices.DeleteFunc(r.tests, func(t suite.Test) bool { return t.Part == "race" })
+	r.times = suite.ReadTimes("bin/test-times.json", suite.Green{})
+	b, err := os.ReadFile(recordFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &r.list)
+	}
+	r.list = slices.DeleteFunc(r.list, func(m mutants.Mutant) bool {
+		stale := !m.Applies(r.root)
+		if stale && m.Why == "" {
+			fmt.Printf("forgotten, since the source has changed: %s\n", &m)
+		}
+		return stale && m.Why == ""
+	})
+	return err
+}
+
+// choose lists the places of all targets and takes some of each, and every one
+// that somebody has given a reason for.
+func (r *run) choose(ctx context.Context, n int, seed uint64) error {
+	known := r.list
 	r.list = nil
 	for _, t := range targets {
 		all, err := r.places(ctx, t)
 		if err != nil {
+			r.list = known
 			return fmt.Errorf("%s: %w", t.dir, err)
 		}
-		for _, m := range mutants.Sample(all, n, seed) {
-			if old := known[m.Key()]; old.From == m.From {
-				m = old
+		sample := mutants.Sample(all, n, seed)
+		for _, m := range all {
+			i := slices.IndexFunc(known, func(o mutants.Mutant) bool { return o.Same(&m) })
+			switch {
+			case i >= 0 && (known[i].Why != "" || slices.Contains(sample, m)):
+				old := known[i]
+				old.Line = m.Line
+				r.list = append(r.list, old)
+			case slices.Contains(sample, m):
+				r.list = append(r.list, m)
 			}
-			r.list = append(r.list, m)
 		}
-		fmt.Printf("%s: %d of %d mutants\n", t.what, min(n, len(all)), len(all))
+		fmt.Printf("%s: %d of %d mutants\n", t.what, len(sample), len(all))
 	}
 	return r.keep()
 }
 
-// places lists the mutants of a target. It finds, and makes nothing.
+// places lists the mutants of a target. The program runs the target's tests once,
+// for their coverage.
 func (r *run) places(ctx context.Context, t target) ([]mutants.Mutant, error) {
 	dir, err := os.MkdirTemp("", "brig-mutants-")
 	if err != nil {
@@ -140,8 +181,8 @@ func (r *run) places(ctx context.Context, t target) ([]mutants.Mutant, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "list.json")
-	args := append([]string{"unleash", "--silent", "--dry-run", "--tags", "grpcnotrace", "--output", out, "--invert-logical", "--invert-loopctrl"}, "./"+t.dir)
-	cmd := exec.CommandContext(ctx, r.gremlins, args...)
+	cmd := exec.CommandContext(ctx, r.gremlins, "unleash", "--silent", "--dry-run", "--tags", "grpcnotrace", "--output", out, "--invert-logical", "--invert-loopctrl", "./"+t.dir)
+	cmd.Env = r.env()
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, text)
 	}
@@ -163,72 +204,90 @@ func targetOf(m *mutants.Mutant) target {
 	return targets[max(0, i)]
 }
 
-// packages tries the mutants that nothing has tried, each with the tests of its
-// packages.
-func (r *run) packages(ctx context.Context) {
+// packages tries the new mutants, each with the tests of its packages.
+func (r *run) packages(ctx context.Context) error {
+	for _, t := range targets { // without a mutant they must pass
+		if out, err := r.goRun(ctx, append([]string{"test", "-trimpath", "-tags", "grpcnotrace"}, t.packages...)...); err != nil {
+			return fmt.Errorf("the tests of %s fail without a mutant: %w: %s", t.what, err, out)
+		}
+	}
 	next := make(chan *mutants.Mutant)
 	var work sync.WaitGroup
 	for range runtime.NumCPU() {
 		work.Go(func() {
 			for m := range next {
-				stage, by := r.try(ctx, m)
-				if ctx.Err() == nil {
-					r.decide(m, stage, by)
+				killed, by, err := r.try(ctx, m)
+				if ctx.Err() != nil {
+					continue
 				}
+				if err != nil {
+					fmt.Fprintf(os.Stderr, "mutants: %s: %v\n", m, err)
+					continue
+				}
+				r.decide(m, mutants.Packages, killed, by)
 			}
 		})
 	}
 	for i := range r.list {
-		if r.list[i].Killed == mutants.Untried && ctx.Err() == nil && time.Now().Before(r.end) {
-			next <- &r.list[i]
+		if m := &r.list[i]; m.Killed == "" && m.Survived == "" && ctx.Err() == nil {
+			next <- m
 		}
 	}
 	close(next)
 	work.Wait()
+	return ctx.Err()
 }
 
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// try runs the tests of a mutant's packages.
-func (r *run) try(ctx context.Context, m *mutants.Mutant) (mutants.Stage, string) {
+// try runs the tests of a mutant's packages. It returns the stage that killed the
+// mutant, and the test.
+func (r *run) try(ctx context.Context, m *mutants.Mutant) (killed mutants.Stage, by string, err error) {
 	dir, err := os.MkdirTemp("", "brig-mutant-")
 	if err != nil {
-		return mutants.Untried, err.Error()
+		return "", "", err
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := mutants.Overlay(r.root, dir, []mutants.Mutant{*m})
 	if err != nil {
-		return mutants.Untried, err.Error()
+		return "", "", err
 	}
 	flags := []string{"-overlay", overlay, "-trimpath", "-tags", "grpcnotrace"}
 	t := targetOf(m)
 	if _, err := r.goRun(ctx, append(append([]string{"build"}, flags...), "./"+t.dir)...); err != nil {
-		return mutants.Invalid, ""
+		return mutants.Invalid, "", nil
 	}
 	args := append(append([]string{"test"}, flags...), "-failfast", "-vet=off", "-timeout", "3m")
 	out, err := r.goRun(ctx, append(args, t.packages...)...)
 	if err == nil {
-		return mutants.Nothing, "" // so far
+		return "", "", nil
 	}
 	if f := failed.FindStringSubmatch(out); f != nil {
-		return mutants.Packages, f[1]
+		return mutants.Packages, f[1], nil
 	}
-	return mutants.Packages, "panic or timeout"
+	return mutants.Packages, "panic or timeout", nil
+}
+
+func (r *run) env() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+r.tree.Bin)
 }
 
 func (r *run) goRun(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "BRIG_BIN_DIR="+r.tree.Bin)
+	cmd.Env = r.env()
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// decide keeps what became of a mutant.
-func (r *run) decide(m *mutants.Mutant, stage mutants.Stage, by string) {
+// decide records the result of a stage for a mutant.
+func (r *run) decide(m *mutants.Mutant, stage, killed mutants.Stage, by string) {
 	r.mu.Lock()
-	m.Killed, m.By = stage, by
+	m.Killed, m.By = killed, by
+	if killed == "" {
+		m.Survived = stage
+	}
 	r.mu.Unlock()
-	fmt.Printf("%-16s %s %s\n", cmp.Or(stage, "not tried"), m, by)
+	fmt.Printf("%-28s %s %s\n", cmp.Or(string(killed), "survives "+string(stage)), m, by)
 	if err := r.keep(); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 	}

@@ -7,71 +7,96 @@ import (
 	"github.com/brig-run/brig/internal/mutants"
 )
 
+// columns are the counts of a row, in order.
+var columns = []func(*mutants.Mutant) bool{
+	func(m *mutants.Mutant) bool { return m.Killed == mutants.Packages },
+	func(m *mutants.Mutant) bool { return m.Killed == mutants.Small },
+	func(m *mutants.Mutant) bool { return m.Killed == mutants.Full },
+	survives,
+	untried,
+}
+
+// survives reports whether no test detects a mutant.
+func survives(m *mutants.Mutant) bool { return m.Killed == "" && m.Survived == mutants.Full }
+
+// untried reports whether not every stage has tried a mutant that survives.
+func untried(m *mutants.Mutant) bool { return m.Killed == "" && m.Survived != mutants.Full }
+
 // table writes docs/mutants.md.
 func table(list []mutants.Mutant) string {
 	var b strings.Builder
 	b.WriteString(head)
-	stages := []mutants.Stage{mutants.Packages, mutants.Small, mutants.Full, mutants.Nothing, mutants.Untried}
-	b.WriteString("\n| code | mutants | package tests | end-to-end tests of `make test` | only `make test-all` | nothing | not tried |\n| --- | --- | --- | --- | --- | --- | --- |\n")
-	sum := map[mutants.Stage]int{}
-	for _, t := range append(append([]target(nil), targets...), target{what: "all"}) {
-		count := map[mutants.Stage]int{}
-		for i := range list {
-			if m := &list[i]; targetOf(m).what == t.what && m.Killed != mutants.Invalid {
-				count[m.Killed]++
-				sum[m.Killed]++
-			}
-		}
-		if t.what == "all" {
-			count = sum
-		}
-		total := 0
-		for _, n := range count {
-			total += n
-		}
-		fmt.Fprintf(&b, "| %s | %d |", t.what, total)
-		for _, s := range stages {
-			fmt.Fprintf(&b, " %d |", count[s])
+	sums := make([]int, len(columns)+1)
+	row := func(what string, counts []int) {
+		fmt.Fprintf(&b, "| %s |", what)
+		for _, n := range counts {
+			fmt.Fprintf(&b, " %d |", n)
 		}
 		b.WriteString("\n")
 	}
-	for _, s := range []struct {
-		stage      mutants.Stage
-		title, why string
-	}{
-		{mutants.Full, "Killed by `make test-all` only", "why not by `make test`"},
-		{mutants.Nothing, "Killed by nothing", "why"},
-	} {
-		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
-		none := true
+	for _, t := range targets {
+		counts := make([]int, len(columns)+1)
 		for i := range list {
-			if m := &list[i]; m.Killed == s.stage {
-				if none {
-					fmt.Fprintf(&b, "| mutant | test | %s |\n| --- | --- | --- |\n", s.why)
+			m := &list[i]
+			if targetOf(m).what != t.what || m.Killed == mutants.Invalid {
+				continue
+			}
+			counts[0]++
+			for c, in := range columns {
+				if in(m) {
+					counts[c+1]++
 				}
-				none = false
-				fmt.Fprintf(&b, "| `%s:%d` `%s` becomes `%s` | %s | %s |\n", m.File, m.Line, escape(m.From), escape(m.To), m.By, m.Why)
 			}
 		}
-		if none {
-			b.WriteString("None.\n")
+		for i, n := range counts {
+			sums[i] += n
 		}
+		row(t.what, counts)
 	}
+	row("all", sums)
+	section(&b, list, "Killed by `make test-all` only", columns[2])
+	section(&b, list, "Killed by no test", survives)
+	section(&b, list, "Not tried with every stage yet", untried)
 	return b.String()
 }
 
-// escape makes a token fit for a cell.
-func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+// section lists some mutants.
+func section(b *strings.Builder, list []mutants.Mutant, title string, in func(*mutants.Mutant) bool) {
+	fmt.Fprintf(b, "\n## %s\n\n", title)
+	empty := true
+	for i := range list {
+		m := &list[i]
+		if !in(m) {
+			continue
+		}
+		if empty {
+			b.WriteString("| code | line | change | detected by | reason |\n| --- | --- | --- | --- | --- |\n")
+		}
+		empty = false
+		fmt.Fprintf(b, "| %s:%d | `%s` | `%s` to `%s` | %s | %s |\n", m.File, m.Line, cell(strings.TrimSpace(m.Source)), cell(m.From), cell(m.To), m.By, m.Why)
+	}
+	if empty {
+		b.WriteString("None.\n")
+	}
+}
+
+// cell makes code fit into a cell.
+func cell(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "`", "'")
+}
 
 const head = `# Mutants
 
-` + "`make mutants`" + ` changes one token of the code that protects, and looks for a test that
-fails: first those of the package, then the end-to-end tests of ` + "`make test`" + `, then
-those of ` + "`make test-all`" + `. The program gremlins lists the places; a sample of each kind
-of code is tried. ` + "`.ci/mutants.json`" + ` keeps the results, and ` + "`make mutants N=0`" + ` goes on
-with them. This page is generated.
+` + "`make mutants`" + ` changes one token of security-relevant code at a time, and looks for a
+test that fails: first those of the package, then the end-to-end tests of
+` + "`make test`" + `, then those of ` + "`make test-all`" + `. The program gremlins lists the places, and a
+sample of each kind of code is tried. ` + "`.ci/mutants.json`" + ` records the results;
+` + "`make mutants N=0`" + ` continues with the recorded mutants. This page is generated.
 
-The switches that turn one protection off are a separate list: each is a test of
-` + "`make test`" + ` that must see the attack succeed (the *mutants* in the line *Attacks* that
-the suite prints).
+The switches that turn one protection off are a separate list: each has a test in
+` + "`make test`" + ` that must see the attack succeed without the protection. The suite prints
+their number in the line *Attacks*.
+
+| code | mutants | killed by the package's tests | by the end-to-end tests of ` + "`make test`" + ` | by ` + "`make test-all`" + ` only | by no test | not tried with every stage |
+| --- | --- | --- | --- | --- | --- | --- |
 `

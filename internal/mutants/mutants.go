@@ -1,13 +1,14 @@
-// Package mutants puts small faults into Brig's code, to see which tests notice.
-// The program gremlins lists the places; this package chooses some of them,
-// makes the changes, and keeps what came of each.
+// Package mutants makes small faults in code, to see which tests detect them. The
+// program gremlins lists the places; this package chooses some of them, makes the
+// changes, and records the result of each.
 package mutants
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,29 +21,29 @@ type Mutant struct {
 	File   string `json:"file"` // relative to the root, with slashes
 	Line   int    `json:"line"`
 	Column int    `json:"column"` // in bytes, from 1
-	Type   string `json:"type"`   // as gremlins names it
+	Source string `json:"source"` // the line
 	From   string `json:"from"`
 	To     string `json:"to"`
-	// Killed is what noticed it: Nothing, or one of the stages.
-	Killed Stage `json:"killed"`
+	// Killed is the first stage that detects the change; empty if none has yet.
+	Killed Stage `json:"killed,omitempty"`
 	// By is a test that failed.
 	By string `json:"by,omitempty"`
-	// Why is a person's reason for a mutant that nothing needs to notice, or that
-	// only the long tests do.
+	// Survived is the last stage that does not detect it.
+	Survived Stage `json:"survived,omitempty"`
+	// Why is a person's reason why no test needs to detect it, or only the long ones.
 	Why string `json:"why,omitempty"`
 }
 
-// Stage is a set of tests that a mutant can be killed by.
+// Stage is a set of tests.
 type Stage string
 
-// The stages, from the cheapest. A mutant that does not compile is none.
+// The stages, from the cheapest. Invalid marks a change that does not compile; it
+// is not counted.
 const (
-	Untried  Stage = ""
 	Invalid  Stage = "does not compile"
 	Packages Stage = "packages"
 	Small    Stage = "make test"
 	Full     Stage = "make test-all"
-	Nothing  Stage = "nothing"
 )
 
 // changes are what a type of gremlins makes of a token.
@@ -78,18 +79,19 @@ func Parse(list []byte, root, dir string) ([]Mutant, error) {
 			return nil, err
 		}
 		for _, m := range f.Mutations {
-			x := Mutant{File: file, Line: m.Line, Column: m.Column, Type: m.Type}
 			at, err := offset(src, m.Line, m.Column)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
+			x := Mutant{File: file, Line: m.Line, Column: m.Column, Source: line(src, m.Line)}
 			// The longest token that fits: "<=" before "<".
 			for from, to := range changes[m.Type] {
 				if bytes.HasPrefix(src[at:], []byte(from)) && len(from) > len(x.From) {
 					x.From, x.To = from, to
 				}
 			}
-			if x.From != "" {
+			// Two types of gremlins can make the same change.
+			if x.From != "" && !slices.Contains(out, x) {
 				out = append(out, x)
 			}
 		}
@@ -98,15 +100,28 @@ func Parse(list []byte, root, dir string) ([]Mutant, error) {
 	return out, nil
 }
 
-func compare(a, b Mutant) int { return strings.Compare(a.Key(), b.Key()) }
-
-// Key names a mutant.
-func (m *Mutant) Key() string {
-	return fmt.Sprintf("%s:%04d:%03d %s", m.File, m.Line, m.Column, m.Type)
+func compare(a, b Mutant) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.To, b.To))
 }
 
+// Same reports whether two mutants are the same change of the same line of code,
+// wherever in the file the line is now.
+func (m *Mutant) Same(o *Mutant) bool {
+	return m.File == o.File && m.Source == o.Source && m.Column == o.Column && m.From == o.From && m.To == o.To
+}
+
+// String names the place and the change.
 func (m *Mutant) String() string {
 	return fmt.Sprintf("%s:%d:%d %s becomes %s", m.File, m.Line, m.Column, m.From, m.To)
+}
+
+// line returns the text of a line.
+func line(src []byte, n int) string {
+	lines := strings.Split(string(src), "\n")
+	if n > len(lines) {
+		return ""
+	}
+	return lines[n-1]
 }
 
 // offset is the place of a line and a column in a source.
@@ -125,10 +140,15 @@ func offset(src []byte, line, column int) (int, error) {
 	return at, nil
 }
 
-// Sample chooses n mutants, the same for the same seed.
+// Sample chooses n mutants, the same for the same seed. A change elsewhere in the
+// code does not change the choice much.
 func Sample(all []Mutant, n int, seed uint64) []Mutant {
 	out := slices.Clone(all)
-	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	order := func(m Mutant) string {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s %d %s", seed, m.File, m.Source, m.Column, m.To))
+		return string(sum[:])
+	}
+	slices.SortStableFunc(out, func(a, b Mutant) int { return cmp.Compare(order(a), order(b)) })
 	out = out[:min(n, len(out))]
 	slices.SortFunc(out, compare)
 	return out
@@ -138,17 +158,27 @@ func Sample(all []Mutant, n int, seed uint64) []Mutant {
 func apply(src []byte, list []Mutant) ([]byte, error) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Mutant) int { return compare(b, a) })
+	original := src
 	for _, m := range list {
 		at, err := offset(src, m.Line, m.Column)
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.HasPrefix(src[at:], []byte(m.From)) {
-			return nil, fmt.Errorf("%s: there is no %q any more", m.Key(), m.From)
+		if line(original, m.Line) != m.Source || !bytes.HasPrefix(src[at:], []byte(m.From)) {
+			return nil, fmt.Errorf("%s: the source has changed: the line is no longer %q", m.String(), m.Source)
 		}
 		src = slices.Concat(src[:at], []byte(m.To), src[at+len(m.From):])
 	}
 	return src, nil
+}
+
+// Applies reports whether the source still has the line that a mutant changes.
+func (m *Mutant) Applies(root string) bool {
+	src, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
+	if err == nil {
+		_, err = apply(src, []Mutant{*m})
+	}
+	return err == nil
 }
 
 // Overlay writes changed files into a folder, and a file for the option -overlay

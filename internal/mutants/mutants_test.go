@@ -24,6 +24,7 @@ func TestParse(t *testing.T) {
 		{"type":"CONDITIONALS_NEGATION","line":4,"column":11},
 		{"type":"INVERT_LOGICAL","line":4,"column":16},
 		{"type":"ARITHMETIC_BASE","line":4,"column":20},
+		{"type":"ARITHMETIC_BASE","line":4,"column":20},
 		{"type":"SOMETHING_NEW","line":4,"column":20}]}]}`
 	got, err := Parse([]byte(list), root, "p")
 	if err != nil {
@@ -64,19 +65,21 @@ func TestParse(t *testing.T) {
 
 // A source that has changed since is not mutated in another place.
 func TestApplyToAnotherSource(t *testing.T) {
-	m := Mutant{File: "p/f.go", Line: 4, Column: 11, Type: "CONDITIONALS_BOUNDARY", From: "<=", To: "<"}
+	m := Mutant{File: "p/f.go", Line: 4, Column: 11, Source: "\treturn a <= b && a+1 < b", From: "<=", To: "<"}
 	if _, err := apply([]byte(source), []Mutant{m}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apply([]byte("// new\n"+source), []Mutant{m}); err == nil {
-		t.Error("it is applied")
+	for _, other := range []string{"// new\n" + source, strings.Replace(source, "a+1", "a+2", 1)} {
+		if _, err := apply([]byte(other), []Mutant{m}); err == nil {
+			t.Errorf("it is applied to %s", other)
+		}
 	}
 }
 
 func TestSample(t *testing.T) {
 	var all []Mutant
 	for i := range 100 {
-		all = append(all, Mutant{File: "p/f.go", Line: i + 1, Column: 1})
+		all = append(all, Mutant{File: "p/f.go", Line: i + 1, Column: 1, Source: strings.Repeat("x", i)})
 	}
 	a, b, c := Sample(all, 10, 1), Sample(all, 10, 1), Sample(all, 10, 2)
 	if !slices.Equal(a, b) || slices.Equal(a, c) || len(a) != 10 || len(Sample(all, 1000, 1)) != 100 {
