@@ -88,7 +88,7 @@ race-programs: test-programs ## the programs of the part race, in bin/race
 	for name in brig-failpoints image probe runsc grade agentrun-client prefilter.test; do ln -sf ../../test/$$name $(RACE)/test/$$name; done
 	CGO_ENABLED=1 go test -race -trimpath -tags grpcnotrace -c -o $(RACE)/test/e2e.test ./e2e
 
-mutants: setup test-programs ## put small faults into the code and see which tests notice: make mutants N=25 FOR=1h
+mutants: setup test-programs ## small faults in security-relevant code, and which tests detect them: N=25 FOR=1h
 	cd tools/gremlins && CGO_ENABLED=0 go build -buildvcs=false -trimpath -o ../../$(TESTS)/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	$(PART_OF) -o $(TESTS)/mutants ./.ci/mutants
 	$(TESTS)/mutants -gremlins $(CURDIR)/$(TESTS)/gremlins -n $(or $(N),25) -for $(or $(FOR),1h)
@@ -127,4 +127,4 @@ proto: ## regenerate what is generated of .proto files; needs protoc
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz ui/dist/assets ui/dist/index.html ui/dist/icon.svg
 
-.PHONY: help build console setup demo test test-all test-programs race-programs attack lint package bench fuzz docs proto clean
+.PHONY: help build console setup demo test test-all test-changed test-programs race-programs mutants attack lint package bench fuzz docs proto clean

@@ -290,7 +290,7 @@ func (s *server) lend(t *testing.T, id string, fields map[string]any) {
 	})
 }
 
-// What somebody writes into the database holds within a second.
+// A server applies a setting that another process writes into the database.
 //
 //suite:part providers
 func TestSettingHolds(t *testing.T) {

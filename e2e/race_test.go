@@ -17,8 +17,8 @@ import (
 func TestRaceIsSeen(t *testing.T) {
 	needRoot(t)
 	reports := t.TempDir()
-	t.Setenv("GORACE", "log_path="+filepath.Join(reports, "server"))
-	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: 0}\n"))
+	t.Setenv("GORACE", race.Options+" log_path="+filepath.Join(reports, "server"))
+	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
 	svc := s.client()
 	for _, name := range []string{"agent", "shim"} {
 		if _, err := svc.Create(t.Context(), brig.Spec{Name: name}); err != nil {
@@ -34,20 +34,19 @@ func TestRaceIsSeen(t *testing.T) {
 	}
 
 	// The agent may end before it can answer.
-	_, _ = svc.Exec(t.Context(), "agent", brig.Command{Shell: "touch /tmp/" + race.Plant}, brig.IO{})
+	_, _ = svc.Exec(t.Context(), "agent", brig.Command{Shell: "touch " + race.Plant}, brig.IO{})
 	eventually(t, "the race in the agent ends its sandbox", func() bool { return state("agent") != brig.Running })
 	if got := state("shim"); got != brig.Running {
 		t.Fatalf("the other sandbox is %s", got)
 	}
 
-	plant := filepath.Join(os.TempDir(), race.Plant)
-	if err := os.WriteFile(plant, nil, 0o600); err != nil {
+	if err := os.WriteFile(race.Plant, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(plant) })
+	t.Cleanup(func() { os.Remove(race.Plant) })
 	for who, pattern := range map[string]string{
 		"server": filepath.Join(reports, "server.*"),
-		"shim":   filepath.Join(os.TempDir(), race.Log+".*"),
+		"shim":   race.Log + ".*",
 	} {
 		eventually(t, "the race in the "+who+" is reported", func() bool {
 			names, _ := filepath.Glob(pattern)

@@ -58,9 +58,9 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// patience is how long a test waits for what an idle machine does at once. Other
-// tests use the processors too, and nothing here measures speed. It is shorter
-// than the programs that sleep until something ends them.
+// patience bounds a wait for something that is immediate on an idle machine. It is
+// generous because tests run side by side, and shorter than the sleeping programs
+// that tests expect to be ended early.
 const patience = 15 * time.Second
 
 // eventually waits until ok.

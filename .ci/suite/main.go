@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -46,7 +47,6 @@ type session struct {
 	green      suite.Green
 	runner     *suite.Runner
 	options    suite.Options
-	slots      int
 	begin      time.Time
 	notes      []string
 }
@@ -72,13 +72,16 @@ func run(ctx context.Context, args []string) (bool, error) {
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
 	}
+	if *one != "" && args[0] != "test" && args[0] != "all" {
+		return false, fmt.Errorf("suite %s takes no -run", args[0])
+	}
 	s, err := open(*count)
 	if err != nil {
 		return false, err
 	}
 	defer os.Remove(s.options.Book)
 	defer os.RemoveAll(s.options.Races)
-	s.runner.Slowest, s.runner.FailFast, s.slots = *slowest, *failFast, *slots
+	s.runner.Slowest, s.runner.FailFast, s.runner.Slots = *slowest, *failFast, *slots
 	switch args[0] {
 	case "list":
 		return true, s.list()
@@ -86,7 +89,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 		if *one != "" {
 			err = s.only(ctx, *one)
 		} else if err = s.small(ctx); err == nil {
-			err = s.attacks(ctx.Err() == nil)
+			err = s.attacks(s.complete(ctx))
 		}
 	case "all":
 		err = s.all(ctx, *part, *one)
@@ -99,7 +102,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 			err = s.changed(ctx)
 		}
 		if err == nil {
-			err = s.attacks(ctx.Err() == nil)
+			err = s.attacks(s.complete(ctx))
 		}
 	default:
 		err = fmt.Errorf("no command %q; there are test, all, changed, ci and list", args[0])
@@ -112,7 +115,8 @@ func run(ctx context.Context, args []string) (bool, error) {
 			return false, err
 		}
 	}
-	return s.runner.Report(os.Stdout, s.notes...), context.Cause(ctx)
+	green := s.runner.Report(os.Stdout, s.notes...)
+	return green || args[0] == "changed" && s.runner.Idle(), context.Cause(ctx)
 }
 
 // open reads the checkout in the working directory.
@@ -137,6 +141,10 @@ func open(count int) (*session, error) {
 		return nil, err
 	}
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {
+		return nil, err
+	}
+	// A run that was interrupted may have left it, and every program would race.
+	if err := os.Remove(race.Plant); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	book, err := os.CreateTemp("", "brig-attacks-")
@@ -171,6 +179,11 @@ func (s *session) list() error {
 	return nil
 }
 
+// complete reports whether nothing ended the run early.
+func (s *session) complete(ctx context.Context) bool {
+	return ctx.Err() == nil && !(s.runner.FailFast && len(s.runner.Failures()) > 0)
+}
+
 // small runs make test.
 func (s *session) small(ctx context.Context) error {
 	for _, q := range s.quarantine {
@@ -181,7 +194,6 @@ func (s *session) small(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.runner.Slots = s.slots
 	s.runner.Run(ctx, plan)
 	return nil
 }
@@ -217,7 +229,7 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 	if whole {
 		s.flaky(ctx)
 	}
-	return s.attacks(whole && ctx.Err() == nil)
+	return s.attacks(whole && s.complete(ctx))
 }
 
 // part runs one part of make test-all.
@@ -241,7 +253,6 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	if err != nil {
 		return err
 	}
-	s.runner.Slots = s.slots
 	before := len(s.runner.Failures())
 	f := s.runner.Run(ctx, plan)
 	if err := s.races(); err != nil {
@@ -260,7 +271,7 @@ func (s *session) races() error {
 	if err != nil {
 		return err
 	}
-	ofShims, err := filepath.Glob(filepath.Join(os.TempDir(), race.Log+"*"))
+	ofShims, err := filepath.Glob(race.Log + "*")
 	if err != nil {
 		return err
 	}
@@ -352,15 +363,22 @@ func (s *session) changed(ctx context.Context) error {
 	if at, err := time.Parse(time.RFC3339, os.Getenv("BRIG_CI_BEGAN")); err == nil {
 		spent = time.Since(at)
 	}
+	if len(names) == 0 {
+		s.notes = append(s.notes, "No part runs: nothing that belongs to one changed since it passed.")
+		return nil
+	}
 	chosen, left := suite.Fit(names, s.runner.Times, budget-spent)
 	asked := map[string]bool{}
-	for _, name := range chosen {
+	for _, name := range names {
 		asked[name] = true
+	}
+	for _, name := range chosen {
 		fmt.Printf("== %s runs for %s\n", name, why[name])
 	}
 	s.options.Full = true
-	for _, name := range chosen {
+	for i, name := range chosen {
 		if s.runner.FailFast && len(s.runner.Failures()) > 0 {
+			s.notes = append(s.notes, "Left out after the first failure: "+strings.Join(chosen[i:], ", ")+".")
 			break
 		}
 		if err := s.part(ctx, name, ""); err != nil {
@@ -368,7 +386,6 @@ func (s *session) changed(ctx context.Context) error {
 		}
 	}
 	for _, name := range left {
-		asked[name] = true
 		s.notes = append(s.notes, fmt.Sprintf("Left out: %s, which %s asks for: it takes about %s, and CI has %s.", name, why[name],
 			suite.ExpectedOf(name, s.runner.Times).Round(time.Second), budget))
 	}
@@ -390,9 +407,15 @@ func changedSince(commit string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the green commit %.12s is not in this checkout", commit)
 	}
+	added, err := git("ls-files", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, err
+	}
 	var files []string
-	for f := range strings.Lines(out) {
-		files = append(files, filepath.ToSlash(strings.TrimSpace(f)))
+	for f := range strings.Lines(out + "\n" + added) {
+		if f = strings.TrimSpace(f); f != "" {
+			files = append(files, filepath.ToSlash(f))
+		}
 	}
 	return files, nil
 }

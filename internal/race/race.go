@@ -5,14 +5,14 @@ package race
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// Halt makes a data race end this program, so that a test fails: the agent and the
-// shim start without an environment, and tests do not see their standard error. With log, the detector writes the report to a file on the
+// Halt makes a data race end this program. The agent and the shim start without
+// an environment and tests do not see their standard error, so a test can only
+// notice that they end. With log, the detector writes the report to a file on the
 // host. It reads its options when a program starts, so the program restarts.
 func Halt(log bool) {
 	const name = "GORACE"
@@ -20,9 +20,9 @@ func Halt(log bool) {
 		Watch()
 		return
 	}
-	options := name + "=halt_on_error=1"
+	options := name + "=halt_on_error=1 " + Options
 	if log {
-		options += " log_path=" + os.TempDir() + "/" + Log
+		options += " log_path=" + Log
 	}
 	err := syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), options))
 	fmt.Fprintln(os.Stderr, "start again with "+options+":", err)
@@ -32,7 +32,7 @@ func Halt(log bool) {
 func Watch() {
 	go func() {
 		for range time.Tick(50 * time.Millisecond) {
-			if _, err := os.Stat(filepath.Join(os.TempDir(), Plant)); err == nil {
+			if _, err := os.Stat(Plant); err == nil {
 				planted()
 				return
 			}

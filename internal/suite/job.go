@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/brig-run/brig/internal/race"
 )
 
 // Job is one process that runs tests.
@@ -86,6 +88,7 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	<-ended
 	switch {
 	case err == nil:
+	case errors.Is(err, context.Canceled): // somebody ended the run
 	case !explained:
 		r.broken(j, fmt.Sprintf("%v\n%s", err, noise))
 	case noise != "":
@@ -193,14 +196,16 @@ const againTest = "make test"
 func againAll(part string) string { return "make test-all PART=" + part }
 
 // goTest is a job that runs packages.
-func (t *Tree) goTest(name, part string, race bool, o Options, packages []string) Job {
+func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
 	// One package more than processors: those that start machines mostly wait.
 	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
 	cgo := "CGO_ENABLED=0"
-	if race {
+	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
+	if raced {
 		argv, cgo = append(argv, "-race"), "CGO_ENABLED=1"
+		env = append(env, "GORACE="+race.Options)
 	}
-	env := append(o.env(), cgo, "BRIG_BIN_DIR="+t.Bin)
+	env = append(env, cgo)
 	if o.Tests != "" {
 		argv = append(argv, "-run", o.Tests)
 	}
@@ -214,21 +219,21 @@ func (t *Tree) goTest(name, part string, race bool, o Options, packages []string
 	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true}
 }
 
-// hang is how long an end-to-end test may take that is never done: several times
-// as long as the longest takes. hangFull is for tests at full size.
+// hang is the time limit of an end-to-end test at small size, several times what
+// the longest takes. hangFull is the limit at full size.
 const (
 	hang     = 6 * time.Minute
 	hangFull = 20 * time.Minute
 )
 
 // endToEnd is a job for each group of end-to-end tests.
-func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs []Job) {
+func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs []Job) {
 	bin := t.Bin
-	if race {
+	if raced {
 		bin = t.Race
 	}
 	limit := hang
-	if o.Full || race || o.Count > 1 {
+	if o.Full || raced || o.Count > 1 {
 		limit = hangFull
 	}
 	groups := map[string]int{} // the index of a group's job
@@ -245,7 +250,7 @@ func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs [
 			again := againTest
 			if o.Full {
 				again = againAll(test.Part)
-			} else if race {
+			} else if raced {
 				again = againAll("race")
 			}
 			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again})
@@ -260,8 +265,8 @@ func (t *Tree) endToEnd(part string, race bool, o Options, tests []Test) (jobs [
 			pattern = o.Tests
 		}
 		jobs[i].Env = append(o.env(), "BRIG_BIN_DIR="+bin, "BRIG_ROTATION="+o.Rotation)
-		if race {
-			jobs[i].Env = append(jobs[i].Env, "GORACE=log_path="+filepath.Join(o.Races, names[i][0]))
+		if raced {
+			jobs[i].Env = append(jobs[i].Env, "GORACE="+race.Options+" log_path="+filepath.Join(o.Races, names[i][0]))
 		}
 		jobs[i].Argv = []string{
 			t.TestJSON, "-t", "-p", "e2e", filepath.Join(bin, "test", "e2e.test"), "-test.v=test2json",

@@ -72,7 +72,7 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 }
 
 // EndToEnd is a plan of end-to-end tests only, at the size that o says. At small
-// size it leaves out those that make test does.
+// size it leaves out the tests that make test leaves out.
 func (t *Tree) EndToEnd(tests []Test, o Options) Plan {
 	if !o.Full {
 		tests = inSmall(tests)

@@ -158,8 +158,8 @@ func (r *Runner) Failures() []Failure {
 	return slices.Clone(r.results.failures)
 }
 
-// Green reports whether nothing has failed.
-func (r *Runner) Green() bool {
-	passed, failed, _ := r.results.counts()
-	return passed > 0 && failed == 0
+// Idle reports whether no test has run.
+func (r *Runner) Idle() bool {
+	passed, failed, skipped := r.results.counts()
+	return passed+failed+skipped == 0
 }

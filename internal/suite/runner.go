@@ -63,7 +63,6 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	r.mu.Lock()
 	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
 	r.mu.Unlock()
-	whole := ctx
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
 	stop := r.report(plan.Name)
@@ -79,7 +78,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	stop()
 	p1, f1, s1 := r.results.counts()
 	out.Took, out.passed, out.failed, out.skipped = time.Since(r.began), p1-p0, f1-f0, s1-s0
-	if whole.Err() == nil && ctx.Err() == nil {
+	if ctx.Err() == nil {
 		r.Times.Plans[plan.Name] = out.Took.Seconds()
 	}
 	r.finished = append(r.finished, out)
@@ -135,7 +134,9 @@ func (r *Runner) stage(ctx context.Context, jobs []Job) {
 	for range min(max(1, r.Slots), len(jobs)) {
 		work.Go(func() {
 			for j := range next {
-				r.job(ctx, j)
+				if ctx.Err() == nil {
+					r.job(ctx, j)
+				}
 			}
 		})
 	}
@@ -165,12 +166,18 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 		}
 		if e.Action == "fail" && e.Test != "" {
 			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", clock(time.Since(r.began)), e.Package, e.Test)
+			if r.FailFast && !strings.Contains(e.Test, "/") {
+				r.cancel()
+			}
 		}
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.running, j.Name)
 	r.done++
+	if ctx.Err() != nil {
+		return
+	}
 	if _, failed, _ := r.results.counts(); r.FailFast && failed > 0 {
 		r.cancel()
 	}

@@ -229,6 +229,24 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
+// With FailFast the first failure ends the jobs beside it, and they do not count.
+func TestFailFast(t *testing.T) {
+	dir := t.TempDir()
+	var out bytes.Buffer
+	r := &Runner{Out: &out, Slots: 2, FailFast: true, Times: newTimes()}
+	r.Run(t.Context(), Plan{"plan", []Job{
+		shell("TestA", `printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestA"}'; exit 1`),
+		shell("TestB", "sleep 600"),
+		shell("TestC", "touch "+dir+"/ran"),
+	}})
+	if r.Report(&out) || len(r.Failures()) != 1 || r.Failures()[0].Test != "TestA" {
+		t.Errorf("failures %+v", r.Failures())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("a job began after the failure")
+	}
+}
+
 // After an interrupt no further job begins.
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

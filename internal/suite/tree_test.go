@@ -38,7 +38,7 @@ func tracked(t *testing.T) (files []string) {
 			return err
 		case d.IsDir() && (slices.Contains(made, rel) || d.Name() == "node_modules" || d.Name() == "__pycache__"):
 			return filepath.SkipDir
-		case !d.IsDir():
+		case !d.IsDir() && rel != ".git": // in a worktree it is a file
 			files = append(files, rel)
 		}
 		return nil

@@ -2,6 +2,6 @@
 
 package testenv
 
-// Raced says whether the tests, and the programs of the part race with them, have
-// the race detector, which takes several times the memory.
+// Raced reports whether this test binary was built with the race detector. In the
+// part race the programs are too; the detector multiplies their memory use.
 const Raced = true
