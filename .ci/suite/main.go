@@ -156,7 +156,7 @@ func open(count int) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.options = suite.Options{Count: count, Book: book.Name(), Races: races, Rotation: os.Getenv("ROTATION")}
+	s.options = suite.Options{Count: count, Book: book.Name(), Races: races, Detector: race.Options, Rotation: os.Getenv("ROTATION")}
 	if s.options.Rotation == "" {
 		// Consecutive commits take consecutive shares.
 		if s.options.Rotation, err = git("rev-list", "--count", "HEAD"); err != nil {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/brig-run/brig/internal/race"
 )
 
 // Job is one process that runs tests.
@@ -173,8 +171,9 @@ type Options struct {
 	Tests string // a pattern for -run; empty for all
 	Count int    // how often each test runs; 0 is once, from the cache where it can be
 	Book  string // the file into which attacks are written
-	// Races is the folder for the reports of the race detector.
-	Races string
+	// Races is the folder for the reports of the race detector, and Detector its
+	// other options.
+	Races, Detector string
 	// Rotation chooses the share of long lists of cases that runs at small size.
 	Rotation string
 }
@@ -203,7 +202,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
 	if raced {
 		argv, cgo = append(argv, "-race"), "CGO_ENABLED=1"
-		env = append(env, "GORACE="+race.Options)
+		env = append(env, "GORACE="+o.Detector)
 	}
 	env = append(env, cgo)
 	if o.Tests != "" {
@@ -266,7 +265,7 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 		}
 		jobs[i].Env = append(o.env(), "BRIG_BIN_DIR="+bin, "BRIG_ROTATION="+o.Rotation)
 		if raced {
-			jobs[i].Env = append(jobs[i].Env, "GORACE="+race.Options+" log_path="+filepath.Join(o.Races, names[i][0]))
+			jobs[i].Env = append(jobs[i].Env, "GORACE="+o.Detector+" log_path="+filepath.Join(o.Races, names[i][0]))
 		}
 		jobs[i].Argv = []string{
 			t.TestJSON, "-t", "-p", "e2e", filepath.Join(bin, "test", "e2e.test"), "-test.v=test2json",

@@ -41,7 +41,7 @@ func TestDiskFaults(t *testing.T) {
 	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
 		t.Skipf("strace may not trace here: %v", err)
 	}
-	step := testenv.Size(25, 1)
+	step := testenv.Size(25, 5) // each fault takes a second with the race detector
 	for _, c := range []struct {
 		call, err, when string
 		fresh           bool // the file is made under the fault
