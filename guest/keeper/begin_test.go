@@ -3,6 +3,7 @@ package keeper
 import (
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,8 @@ func TestLastWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := 0
+	var stopping sync.WaitGroup
+	defer stopping.Wait() // it writes into the test's folder
 	for r := wire.NewReader(c); ; {
 		f, err := r.Read()
 		if err != nil {
@@ -76,7 +79,7 @@ func TestLastWords(t *testing.T) {
 		}
 		if f.Type == wire.TypeStdout {
 			if said == 0 {
-				go k.get("stopped").stop(8*time.Second, "stopped")
+				stopping.Go(func() { k.get("stopped").stop(8*time.Second, "stopped") })
 			}
 			said += len(f.Payload)
 			time.Sleep(10 * time.Millisecond)
