@@ -18,6 +18,11 @@ func TestRaceIsSeen(t *testing.T) {
 	needRoot(t)
 	reports := t.TempDir()
 	t.Setenv("GORACE", race.Options+" log_path="+filepath.Join(reports, "server"))
+	t.Cleanup(func() { // after the server and its shims have ended
+		for _, name := range planted(race.Log + ".*") {
+			os.Remove(name)
+		}
+	})
 	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
 	svc := s.client()
 	for _, name := range []string{"agent", "shim"} {
@@ -48,17 +53,17 @@ func TestRaceIsSeen(t *testing.T) {
 		"server": filepath.Join(reports, "server.*"),
 		"shim":   race.Log + ".*",
 	} {
-		eventually(t, "the race in the "+who+" is reported", func() bool {
-			names, _ := filepath.Glob(pattern)
-			for _, name := range names {
-				if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.planted") {
-					if err := os.Remove(name); err != nil {
-						t.Error(err)
-					}
-					return true
-				}
-			}
-			return false
-		})
+		eventually(t, "the race in the "+who+" is reported", func() bool { return len(planted(pattern)) > 0 })
 	}
+}
+
+// planted returns the reports of planted races.
+func planted(pattern string) (reports []string) {
+	names, _ := filepath.Glob(pattern)
+	for _, name := range names {
+		if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.planted") {
+			reports = append(reports, name)
+		}
+	}
+	return reports
 }
