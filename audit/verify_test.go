@@ -213,3 +213,32 @@ func TestTampering(t *testing.T) {
 		})
 	}
 }
+
+// A log that does not begin with its first record is whole only if a record says
+// how far it was pruned, and which record was the last of those: both must fit.
+func TestPrunedMustFit(t *testing.T) {
+	const cut = 5
+	whole := chain(10)
+	last := whole[cut-1]
+	for name, c := range map[string]struct {
+		upTo, hash string
+		ok         bool
+	}{
+		"both":          {"5", fmt.Sprintf("%x", last.Hash), true},
+		"another place": {"4", fmt.Sprintf("%x", last.Hash), false},
+		"another hash":  {"5", fmt.Sprintf("%x", whole[0].Hash), false},
+		"no number":     {"x", fmt.Sprintf("%x", last.Hash), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := slices.Clone(whole[cut:])
+			lines = append(lines, audit.Link(lines[len(lines)-1], brig.Event{
+				At: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC), Op: brig.PrunedOp, Tenant: "acme",
+				Detail: map[string]string{brig.DetailPruned: c.upTo, brig.DetailPrunedHash: c.hash},
+			}))
+			_, err := verify(export(t, lines, headOf(lines), brig.AuditQuery{}, cut+1))
+			if (err == nil) != c.ok {
+				t.Errorf("%v, want ok %v", err, c.ok)
+			}
+		})
+	}
+}

@@ -28,6 +28,7 @@ type idp struct {
 	keys    map[string]*ecdsa.PrivateKey
 	fetched int
 	down    bool
+	leaks   bool // the key set has private keys
 	claims  map[string]any // of the token that a code gives
 	info    map[string]any // that userinfo tells
 }
@@ -60,7 +61,11 @@ func newIDP(t *testing.T) *idp {
 		i.mu.Lock()
 		i.fetched++
 		for kid, k := range i.keys {
-			set.Keys = append(set.Keys, jose.JSONWebKey{Key: &k.PublicKey, KeyID: kid, Algorithm: "ES256", Use: "sig"})
+			var key any = &k.PublicKey
+			if i.leaks {
+				key = k
+			}
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: kid, Algorithm: "ES256", Use: "sig"})
 		}
 		i.mu.Unlock()
 		answer(w, set)
@@ -132,6 +137,44 @@ func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A key whose private half the provider publishes signs for nobody.
+func TestPrivateKeyOfTheProvider(t *testing.T) {
+	for _, leaks := range []bool{false, true} {
+		i, now := newIDP(t), time.Now()
+		i.leaks = leaks
+		_, _, err := i.open(t, &now, nil).Person(t.Context(), i.sign(t, "one", i.of("ann", now)))
+		if (err != nil) != leaks {
+			t.Errorf("published %v: %v", leaks, err)
+		}
+	}
+}
+
+// The provider's clock may be half a minute ahead or behind, and no more; the name
+// of a person has a bound.
+func TestTokenBounds(t *testing.T) {
+	i, now := newIDP(t), time.Now().Truncate(time.Second)
+	p := i.open(t, &now, nil)
+	for _, c := range []struct {
+		what  string
+		claim string
+		value any
+		ok    bool
+	}{
+		{"begins in 29 s", "nbf", now.Add(29 * time.Second).Unix(), true},
+		{"begins in 31 s", "nbf", now.Add(31 * time.Second).Unix(), false},
+		{"ended 29 s ago", "exp", now.Add(-29 * time.Second).Unix(), true},
+		{"ended 31 s ago", "exp", now.Add(-31 * time.Second).Unix(), false},
+		{"longest name", "sub", strings.Repeat("a", 255), true},
+		{"name too long", "sub", strings.Repeat("a", 256), false},
+	} {
+		claims := i.of("ann", now)
+		claims[c.claim] = c.value
+		if _, _, err := p.Person(t.Context(), i.sign(t, "one", claims)); (err == nil) != c.ok {
+			t.Errorf("%s: %v, want ok %v", c.what, err, c.ok)
+		}
+	}
 }
 
 // The provider's keys are remembered, follow its changes, are not asked for
