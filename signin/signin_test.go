@@ -28,7 +28,7 @@ type idp struct {
 	keys    map[string]*ecdsa.PrivateKey
 	fetched int
 	down    bool
-	leaks   bool // the key set has private keys
+	leaks   bool           // the key set has private keys
 	claims  map[string]any // of the token that a code gives
 	info    map[string]any // that userinfo tells
 }
