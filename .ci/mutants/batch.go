@@ -93,12 +93,11 @@ func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mu
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	// Without a mutant as well: a test may fail because the programs are elsewhere.
 	tree := *r.tree
-	if len(list) > 0 {
-		crash := slices.ContainsFunc(tests, func(t suite.Test) bool { return t.Part == "crash" || t.Part == "workspaces" })
-		if tree.Bin, err = r.build(ctx, dir, list, crash); err != nil {
-			return nil, err
-		}
+	crash := slices.ContainsFunc(tests, func(t suite.Test) bool { return t.Part == "crash" || t.Part == "workspaces" })
+	if tree.Bin, err = r.build(ctx, dir, list, crash); err != nil {
+		return nil, err
 	}
 	runner := &suite.Runner{Out: io.Discard, Slots: 3, Times: r.times, FailFast: first}
 	runner.Run(ctx, tree.EndToEnd(tests, suite.Options{Full: stage == mutants.Full, Rotation: "0"}))
