@@ -119,8 +119,8 @@ func (e *Engine) commit(ctx context.Context, rec *brig.Record, in brig.Instance,
 	if err != nil || out.Changed == 0 || rec.Spec.Ephemeral {
 		return out, err
 	}
-	// The next commit is compared with this one. A crash before this is on
-	// record costs a conflict where both change the same path.
+	// The next commit is compared with this one. If the server dies before the
+	// record says so, the store finds the sandbox's last version by itself.
 	_, err = e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Spec.Workspace.Version = max(r.Spec.Workspace.Version, out.Version.Number)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -69,7 +70,10 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 			WithHint("copy the files out of the sandbox")
 	}
 	if err == nil {
-		c.base, err = s.open(ctx, tenant, use.Name, use.ID, use.Version)
+		c.use.Version, err = s.lastOf(ctx, tenant, use, sandbox)
+	}
+	if err == nil {
+		c.base, err = s.open(ctx, tenant, use.Name, use.ID, c.use.Version)
 	}
 	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == sandbox && c.base.rec.Own != "" {
 		c.base.files, err = s.manifest(ctx, tenant, c.base.rec.Own)
@@ -85,6 +89,37 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 		}
 	}
 	return c, nil
+}
+
+// lastOf returns the newest version that a sandbox has committed, or the one of
+// its use. A server that dies right after a commit has not put the new version
+// into the sandbox's record: without this, the sandbox's next commit would
+// conflict with its own last one.
+func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse, sandbox brig.ID) (int, error) {
+	ns, err := s.numbers(ctx, tenant, use.ID)
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	ns = slices.DeleteFunc(ns, func(n int) bool { return n <= use.Version })
+	slices.Reverse(ns)
+	for some := range slices.Chunk(ns, atOnce) {
+		var work sync.WaitGroup
+		mine, errs := make([]bool, len(some)), make([]error, len(some))
+		for i, n := range some {
+			work.Go(func() {
+				r, err := s.version(ctx, tenant, use.ID, n)
+				mine[i], errs[i] = err == nil && r.Sandbox == sandbox, err
+			})
+		}
+		work.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return 0, unavailable(err)
+		}
+		if i := slices.Index(mine, true); i >= 0 {
+			return some[i], nil
+		}
+	}
+	return use.Version, nil
 }
 
 // Close ends a capture. What it has written and no version names is swept some

@@ -260,6 +260,52 @@ func TestStoreDiesAnywhere(t *testing.T) {
 	})
 }
 
+// A server that dies right after a commit has not put the new version into the
+// sandbox's record, which names the old one from then on. The sandbox's next
+// commit is compared with what it committed last all the same.
+func TestCommitAfterLostVersion(t *testing.T) {
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), tree{"a": "1", "b": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		old := at(t, s, "acme", "data", 0)
+		if _, err := commit(ctx, s, "acme", "sb1", old, tree{"a": "2", "b": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		// More versions of others than are looked at in one go.
+		for i := range 20 {
+			if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb-other", i)), old, tree{"a": "1", "b": "1", fmt.Sprint("o", i): "1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		content := func(path string) string {
+			t.Helper()
+			got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0))
+			if err != nil || len(got) != 22 {
+				t.Fatalf("there is %v, %v", got, err)
+			}
+			return got[path]
+		}
+		for _, a := range []string{"1", "3"} { // what the old version has, and another change
+			c, err := commit(ctx, s, "acme", "sb1", old, tree{"a": a, "b": "1"})
+			if err != nil || c.Changed != 1 {
+				t.Fatalf("%q: %+v, %v", a, c, err)
+			}
+			if got := content("a"); got != a {
+				t.Errorf("a is %q, want %q", got, a)
+			}
+		}
+		// Another sandbox that began with the old version still conflicts.
+		if _, err := commit(ctx, s, "acme", "sb2", old, tree{"a": "other", "b": "1"}); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("another sandbox's commit of the same path: %v", err)
+		}
+	})
+}
+
 // What does not come along costs no look at all that the version has: a sandbox
 // can have any number of it.
 func TestManySkipped(t *testing.T) {
