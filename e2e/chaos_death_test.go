@@ -84,7 +84,7 @@ func TestDeathOfAPart(t *testing.T) {
 			}
 			start := time.Now()
 			var now *brig.Sandbox
-			for time.Since(start) < 5*time.Second {
+			for time.Since(start) < patience {
 				if now, err = svc.Get(ctx, box.Spec.Name); err == nil && now.State == brig.Ended {
 					break
 				}
