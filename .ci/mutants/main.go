@@ -109,20 +109,8 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 }
 
 // open reads the tests, without the quarantine, and the record.
-func (r *run) open() error {
-	all, err := suite.Discover(".")
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(".ci/quarantine")
-	if err != nil {
-		return err
-	}
-	quarantine, err := suite.ReadQuarantine(string(text))
-	if err != nil {
-		return err
-	}
-	if r.tests, _, err = suite.Split(all, quarantine); err != nil {
+func (r *run) open() (err error) {
+	if r.tests, _, _, err = suite.Tests("."); err != nil {
 		return err
 	}
 	r.tests = slices.DeleteFunc(r.tests, func(t suite.Test) bool { return t.Part == "race" })
@@ -145,7 +133,7 @@ func (r *run) open() error {
 }
 
 // choose lists the places of all targets and takes some of each, and every one
-// that somebody has given a reason for.
+// whose survival has a reason on record.
 func (r *run) choose(ctx context.Context, n int, seed uint64) error {
 	known := r.list
 	r.list = nil

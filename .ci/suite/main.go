@@ -53,9 +53,8 @@ type session struct {
 
 // The files of the checkout that a session reads and writes.
 const (
-	greenFile      = ".ci/green.json"
-	quarantineFile = ".ci/quarantine"
-	timesFile      = "bin/test-times.json"
+	greenFile = ".ci/green.json"
+	timesFile = "bin/test-times.json"
 )
 
 func run(ctx context.Context, args []string) (bool, error) {
@@ -125,19 +124,8 @@ func open(count int) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := suite.Discover(".")
-	if err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(quarantineFile)
-	if err != nil {
-		return nil, err
-	}
 	s := &session{tree: tree, begin: time.Now()}
-	if s.quarantine, err = suite.ReadQuarantine(string(text)); err != nil {
-		return nil, err
-	}
-	if s.tests, s.flakyTests, err = suite.Split(all, s.quarantine); err != nil {
+	if s.tests, s.flakyTests, s.quarantine, err = suite.Tests("."); err != nil {
 		return nil, err
 	}
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {

@@ -223,6 +223,27 @@ func ReadQuarantine(text string) (list []Quarantined, err error) {
 	return list, nil
 }
 
+// quarantineFile is where the list is in a checkout.
+const quarantineFile = ".ci/quarantine"
+
+// Tests reads the end-to-end tests of a checkout and its quarantine. It returns
+// apart the tests that the quarantine lists.
+func Tests(root string) (tests, flaky []Test, list []Quarantined, err error) {
+	all, err := Discover(root)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(root, quarantineFile))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if list, err = ReadQuarantine(string(text)); err != nil {
+		return nil, nil, nil, err
+	}
+	tests, flaky, err = Split(all, list)
+	return tests, flaky, list, err
+}
+
 // Split takes the tests of the quarantine out.
 func Split(tests []Test, list []Quarantined) (kept, out []Test, err error) {
 	var missing []error
