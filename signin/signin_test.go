@@ -139,7 +139,8 @@ func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *
 	return p
 }
 
-// A key whose private half the provider publishes signs for nobody.
+// The server rejects a token signed with a key whose private half the provider
+// publishes.
 func TestPrivateKeyOfTheProvider(t *testing.T) {
 	for _, leaks := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()

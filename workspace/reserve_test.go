@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a capture reserves is every content that no version names yet, whatever
-// else it brings, and it gives back exactly that when nobody else holds it.
+// A capture reserves every content that no version names yet. On release the
+// ledger frees exactly those that no other capture holds.
 func TestReserveAndRelease(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")
@@ -43,7 +43,7 @@ func TestReserveAndRelease(t *testing.T) {
 	if len(l.reserved) != 1 || l.ahead != 5 {
 		t.Errorf("when nobody holds it: %d reserved, %d bytes ahead", len(l.reserved), l.ahead)
 	}
-	// One content that somebody else holds does not keep the others.
+	// A content that another capture holds does not keep the others reserved.
 	if err := one.reserve(t.Context(), map[string]int64{"more": 5, "d1": 10, "d3": 10, "d5": 10}); err != nil {
 		t.Fatal(err)
 	}

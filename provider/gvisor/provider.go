@@ -350,8 +350,8 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n, errors.Join(errs...)
 }
 
-// sweepOne removes a sandbox that nobody knows. It leaves one that is tied to a
-// process to its shim, which ends with that process.
+// sweepOne removes a sandbox that the engine has no record of. A sandbox that is
+// tied to a process is left to its shim, which ends with that process.
 func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, err error) {
 	l := p.layout(id)
 	lock, err := l.lock()
@@ -372,8 +372,8 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	return true, false, p.erase(ctx, id)
 }
 
-// The shim of a sandbox that Sweep has left to it may take tiedTime to end. A
-// folder that is still there tiedGrace later has nobody who reads it.
+// Sweep leaves a tied sandbox to its shim, and waits tiedTime for the shim to end.
+// It removes a folder that still exists tiedGrace after that.
 const (
 	tiedTime  = time.Minute
 	tiedGrace = 5 * time.Second
