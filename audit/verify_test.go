@@ -242,3 +242,26 @@ func TestPrunedMustFit(t *testing.T) {
 		})
 	}
 }
+
+// An export of which no record fits the query has the head of the tenant's log,
+// and is whole.
+func TestEmptyExport(t *testing.T) {
+	head := headOf(chain(3))
+	for name, c := range map[string]struct {
+		lines []brig.AuditLine
+		q     brig.AuditQuery
+		head  brig.AuditHead
+		ok    bool
+	}{
+		"no record fits":              {nil, brig.AuditQuery{Sandbox: "none"}, head, true},
+		"one fits":                    {chain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, head, true},
+		"the head of another tenant":  {chain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, brig.AuditHead{Tenant: "rival", Seq: head.Seq, Hash: head.Hash, At: head.At}, false},
+		"all records of the whole":    {chain(3), brig.AuditQuery{}, head, true},
+		"no records of what is whole": {nil, brig.AuditQuery{}, head, false},
+	} {
+		rep, err := verify(export(t, c.lines, c.head, c.q, 1))
+		if (err == nil) != c.ok || c.ok && (rep.Tenant != "acme" || rep.Lines != len(c.lines)) {
+			t.Errorf("%s: %+v, %v, want ok %v", name, rep, err, c.ok)
+		}
+	}
+}

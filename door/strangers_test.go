@@ -135,3 +135,51 @@ func TestRevokedStreamsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A table of addresses that is full drops those that are old enough, and keeps
+// the others waiting.
+func TestStrangersForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := door.Auth(&counted{}, http.NotFoundHandler())
+		ask := func(i int) int {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+			r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer brig_%048d", i))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+		const most, last = 10_000, 9_999 // addresses that are remembered
+		for i := range last {
+			ask(i)
+		}
+		time.Sleep(10*time.Minute - 500*time.Millisecond) // just before they are forgotten
+		for range 30 {
+			ask(last) // has to wait a second now
+		}
+		time.Sleep(500 * time.Millisecond)
+		ask(most) // one too many, at the very moment in which the first are old enough
+		if code := ask(last); code != http.StatusTooManyRequests {
+			t.Errorf("an address that has just guessed is answered %d", code)
+		}
+	})
+}
+
+// Bytes that no key has are not looked up, wherever in the key they are.
+func TestImplausibleKeys(t *testing.T) {
+	good := []byte(rightKey)
+	for i := len("brig_"); i < len(good)-1; i++ { // a space at the end is none of the key's
+		for _, c := range []byte{0, ' ', 0x7f, 0xff} {
+			bad := append([]byte(nil), good...)
+			bad[i] = c
+			keys := &counted{}
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+			r.Header["Authorization"] = []string{"Bearer " + string(bad)}
+			w := httptest.NewRecorder()
+			door.Auth(keys, http.NotFoundHandler()).ServeHTTP(w, r)
+			if w.Code != http.StatusUnauthorized || keys.guesses != 0 {
+				t.Errorf("%q is answered %d after %d lookups", bad, w.Code, keys.guesses)
+			}
+		}
+	}
+}

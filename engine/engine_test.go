@@ -256,7 +256,8 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds()})
+	later := func() time.Time { return time.Now().Add(10 * time.Minute) }
+	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Now: later})
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {
 		t.Fatal(err)
@@ -267,6 +268,9 @@ func TestRecover(t *testing.T) {
 	s, err := e.Get(ctx, "died")
 	if err != nil || s.State != brig.Ended || s.Exit == nil || !s.Exit.OOMKilled {
 		t.Errorf("what died meanwhile: %+v, %v", s, err)
+	}
+	if want := in.Exit().At; !s.Ended.Equal(want) {
+		t.Errorf("it ended at %v, want %v: not when it was recovered", s.Ended, want)
 	}
 	if r, err := e.Logs(ctx, "died", brig.LogOptions{}); err != nil {
 		t.Errorf("its logs: %v", err)

@@ -101,6 +101,8 @@ func TestKeysNeverWiden(t *testing.T) {
 		"the empty scope":     {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{""}}, brig.InvalidArgument},
 		"no such kind":        {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, Kind: "aws"}, brig.InvalidArgument},
 		"a negative time":     {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: -1}, brig.InvalidArgument},
+		"ten years":           {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: 10 * 365 * 24 * time.Hour}, ""},
+		"more than ten years": {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: 10*365*24*time.Hour + 1}, brig.InvalidArgument},
 		"a wider scope":       {narrow, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{"sandbox."}}, brig.PermissionDenied},
 		"an operator's":       {as(t, brig.Operator), brig.KeySpec{Name: "x", Role: brig.Admin, Tenant: "rival"}, ""},
 		"as much as its own":  {narrow, brig.KeySpec{Name: "x", Role: brig.Admin}, ""},
