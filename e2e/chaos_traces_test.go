@@ -46,7 +46,7 @@ func dataDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	p, _ := newProvider(t, dir)
-	t.Cleanup(func() {
+	undo(t, func() {
 		// A shim that a killed server had only just started may not be one yet
 		// when the first sweep looks.
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -48,7 +48,7 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	undo(t, func() { os.RemoveAll(dir) })
 	l := &dockerLab{host: "unix://" + dir + "/s", image: "brig-test:1", dir: dir}
 	l.args = []string{
 		"--host", l.host, "--data-root", dir + "/data", "--exec-root", dir + "/exec", "--pidfile", dir + "/pid",
@@ -66,7 +66,7 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.api.Close() })
-	t.Cleanup(func() { l.stop(t) })
+	undo(t, func() { l.stop(t) })
 	l.start(t)
 	l.load(t)
 	return l

@@ -133,7 +133,7 @@ func newEgressLab(t *testing.T) *lab {
 	l := &lab{t: t, zone: map[string][]netip.Addr{}, asked: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
 	l.ns = fmt.Sprintf("brig-lab-%d", os.Getpid())
 	run(t, "ip", "netns", "add", l.ns)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
+	undo(t, func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
 	there := func(argv ...string) { run(t, append([]string{"ip", "-n", l.ns}, argv...)...) }
 	run(t, "ip", "link", "set", "lo", "up")
 	run(t, "ip", "addr", "add", own+"/32", "dev", "lo")

@@ -94,7 +94,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	}
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
-	t.Cleanup(func() {
+	undo(t, func() {
 		e.Close()
 		ctx := context.WithoutCancel(ctx)
 		if _, err := p.Sweep(ctx, nil); err != nil {
@@ -187,7 +187,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	undo(t, func() {
 		s.kill()
 		s.awaitOrphans()
 	})

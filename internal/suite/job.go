@@ -29,6 +29,10 @@ type Job struct {
 	Again string
 }
 
+// endTime is how long a job that is interrupted has to remove what its test has
+// made.
+const endTime = 30 * time.Second
+
 // repeat is the command that runs one test again, or the whole job.
 func (j *Job) repeat(test string) string {
 	if test == "" {
@@ -75,7 +79,7 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 			_ = syscall.Kill(-cmd.Process.Pid, signal)
 			select {
 			case <-exit:
-			case <-time.After(10 * time.Second):
+			case <-time.After(endTime):
 			}
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			err = context.Cause(ctx)

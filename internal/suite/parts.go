@@ -82,7 +82,7 @@ type Area struct {
 func Areas() []Area {
 	all := everything()
 	return []Area{
-		{".ci", nil}, // make test, lint and the demo run what is in it
+		{".ci", nil}, // .ci/run itself runs what is in it
 		{".ci/debian", []string{"install"}},
 		{".ci/image", []string{"install"}},
 		{".ci/package", []string{"install"}},

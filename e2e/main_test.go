@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// leftovers are what the tests under way have made on the host, newest last.
+var leftovers struct {
+	sync.Mutex
+	list []*leftover
+}
+
+type leftover struct {
+	remove func()
+	dir    string // of the test's temporary folders
+}
+
+// undo has something removed from the host at the end of a test, and also when a
+// signal ends the run: a signal ends a Go test without its Cleanup functions,
+// and servers and sandboxes would live on.
+func undo(t testing.TB, f func()) {
+	t.Helper()
+	l := &leftover{sync.OnceFunc(f), filepath.Dir(t.TempDir())}
+	leftovers.Lock()
+	leftovers.list = append(leftovers.list, l)
+	leftovers.Unlock()
+	t.Cleanup(func() {
+		l.remove()
+		leftovers.Lock()
+		defer leftovers.Unlock()
+		leftovers.list = slices.DeleteFunc(leftovers.list, func(other *leftover) bool { return other == l })
+	})
+}
+
+// awaitSignal removes all that the tests have made and exits, when somebody
+// interrupts the run or the suite ends a test that hangs.
+func awaitSignal() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	s := <-c
+	if s == syscall.SIGQUIT {
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // where the test hangs
+	}
+	leftovers.Lock() // for good: nothing is made any more
+	for _, l := range slices.Backward(leftovers.list) {
+		l.remove()
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	for _, l := range leftovers.list {
+		if err == nil && !bytes.Contains(mounts, []byte(" "+l.dir+"/")) {
+			os.RemoveAll(l.dir)
+		}
+	}
+	os.Exit(1)
+}
+
+func TestMain(m *testing.M) {
+	go awaitSignal()
+	os.Exit(m.Run())
+}
+
+// TestInterrupt ends itself with a signal while it has a server and a sandbox,
+// and looks what is left.
+//
+//suite:part core
+func TestInterrupt(t *testing.T) {
+	needRoot(t)
+	if os.Getenv("BRIG_INTERRUPT") != "" {
+		dir := dataDir(t)
+		if _, err := startServer(t, dir, "--pool", "1").client().Create(t.Context(), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("ready", dir)
+		select {}
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGQUIT} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestInterrupt$", "-test.v")
+		cmd.Env = append(os.Environ(), "BRIG_INTERRUPT=1")
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := ""
+		for lines := bufio.NewScanner(out); dir == "" && lines.Scan(); {
+			if rest, ok := strings.CutPrefix(lines.Text(), "ready "); ok {
+				dir = rest
+			}
+		}
+		if dir == "" || len(traces(t, dir)) == 0 {
+			t.Fatalf("the test has made nothing in %q", dir)
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("%v: %v", signal, err)
+		}
+		wantNoTraces(t, dir)
+		if _, err := os.Stat(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: the test's folder is left: %v", signal, err)
+		}
+	}
+}
