@@ -112,13 +112,16 @@ func TestInterrupt(t *testing.T) {
 		if dir == "" || len(traces(t, dir)) == 0 {
 			t.Fatalf("the test has made nothing in %q", dir)
 		}
+		host := hostOf(t, dir)
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 			t.Errorf("%v: %v", signal, err)
 		}
-		wantNoTraces(t, dir)
+		if p, g, m := host.Processes(), host.Cgroups(), host.Mounts(); len(p)+len(g)+len(m) > 0 {
+			t.Errorf("%v: left are the processes %v, cgroups %v and mounts %v", signal, p, g, m)
+		}
 		if _, err := os.Stat(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: the test's folder is left: %v", signal, err)
 		}
