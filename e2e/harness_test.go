@@ -194,15 +194,22 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	return s
 }
 
-// awaitOrphans waits for the shims of a killed server to be gone: each dies
-// with its server, but not in the same instant, and until then it writes where
-// the test's folder is about to be removed.
+// awaitOrphans waits until the shims of a killed server have ended that are tied
+// to it: until then they write where the test's folder is about to be removed.
+// The other sandboxes live on, and whoever has the data folder ends them.
 func (s *server) awaitOrphans() {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		if !slices.ContainsFunc(lines, func(name string) bool {
 			b, _ := os.ReadFile(name)
-			return bytes.Contains(b, []byte(s.dir+"/sandboxes/"))
+			_, rest, ok := bytes.Cut(b, []byte(s.dir+"/sandboxes/"))
+			if !ok {
+				return false
+			}
+			var order struct{ Ephemeral bool }
+			id := string(rest[:max(0, bytes.IndexAny(rest, "/\x00"))])
+			b, err := os.ReadFile(filepath.Join(s.dir, "sandboxes", id, "order.json"))
+			return err != nil || json.Unmarshal(b, &order) != nil || order.Ephemeral
 		}) {
 			return
 		}
