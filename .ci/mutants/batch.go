@@ -55,14 +55,14 @@ func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 	}
 }
 
-// batch returns the mutants whose last stage was before. Each place is changed
-// once: the others follow in the next batch.
+// batch returns the mutants whose last stage was before and that have no reason
+// to survive. Each place is changed once: the others follow in the next batch.
 func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 	places := map[string]bool{}
 	for i := range r.list {
 		m := &r.list[i]
 		place := fmt.Sprint(m.File, m.Line, m.Column)
-		if m.Killed == "" && m.Survived == before && !places[place] && m.Applies(r.root) {
+		if untried(m) && m.Survived == before && !places[place] && m.Applies(r.root) {
 			out, places[place] = append(out, m), true
 		}
 	}

@@ -212,12 +212,15 @@ func (r *run) packages(ctx context.Context) error {
 					fmt.Fprintf(os.Stderr, "mutants: %s: %v\n", m, err)
 					continue
 				}
-				r.decide(m, mutants.Packages, killed, by)
+				if killed != "" || m.Survived == "" { // a later stage stays on record
+					r.decide(m, mutants.Packages, killed, by)
+				}
 			}
 		})
 	}
 	for i := range r.list {
-		if m := &r.list[i]; m.Killed == "" && m.Survived == "" && ctx.Err() == nil {
+		// A test may be newer than the record.
+		if m := &r.list[i]; m.Killed == "" && m.Why == "" && ctx.Err() == nil {
 			next <- m
 		}
 	}

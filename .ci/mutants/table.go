@@ -16,11 +16,13 @@ var columns = []func(*mutants.Mutant) bool{
 	untried,
 }
 
-// survives reports whether no test detects a mutant.
-func survives(m *mutants.Mutant) bool { return m.Killed == "" && m.Survived == mutants.Full }
+// survives reports whether no test detects a mutant, or none needs to.
+func survives(m *mutants.Mutant) bool {
+	return m.Killed == "" && (m.Survived == mutants.Full || m.Why != "")
+}
 
 // untried reports whether not every stage has tried a mutant that survives.
-func untried(m *mutants.Mutant) bool { return m.Killed == "" && m.Survived != mutants.Full }
+func untried(m *mutants.Mutant) bool { return m.Killed == "" && !survives(m) }
 
 // table writes docs/mutants.md.
 func table(list []mutants.Mutant) string {
