@@ -207,7 +207,9 @@ func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.
 	if errors.Is(err, errSettled) {
 		return e.Store.Get(ctx, tenant, string(id))
 	}
-	if err == nil && rec.Exit != nil {
+	// The record of a one-shot is mostly removed before its machine's end is seen:
+	// counted here, it would depend on who is faster.
+	if err == nil && rec.Exit != nil && !rec.Spec.Ephemeral {
 		e.Observer.Gone(rec.Provider, rec.Exit.Reason)
 	}
 	return rec, err

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -131,13 +130,35 @@ func TestObserved(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The end of a one-shot's machine is told only if it is noticed before the run is over.
-	s.gone = slices.DeleteFunc(s.gone, func(why brig.ExitReason) bool { return why == brig.OutOfMem })
 	if len(s.gone) != 1 || s.gone[0] != brig.Killed || s.made[brig.MadeCaller] != 4 || s.refused["run invalid_argument"] != 1 || len(s.ran) != 5 {
 		t.Errorf("gone %v, made %v, refused %v, %d executions", s.gone, s.made, s.refused, len(s.ran))
 	}
 	if l := e.Load(); l.Sandboxes[fake.Name] != 0 {
 		t.Errorf("what goes on after all: %+v", l)
+	}
+}
+
+// Only sandboxes that stay are counted when they end, however late the record of
+// a one-shot is removed.
+func TestEndsOfOneShotsAreNotCounted(t *testing.T) {
+	p := &fake.Provider{}
+	e, s, ctx := watched(t, func(o *engine.Options) { o.Provider = p })
+	_, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{Started: func(string) {
+		for _, id := range p.Machines() {
+			in, err := p.Recover(ctx, id, brig.Handle{})
+			if err == nil {
+				err = in.Stop(ctx, 0, brig.OutOfMem)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(100 * time.Millisecond) // in which the engine sees it
+	}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.gone) > 0 {
+		t.Errorf("the run answered %v, and ends are counted: %v", err, s.gone)
 	}
 }
 
