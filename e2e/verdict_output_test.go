@@ -20,12 +20,13 @@ import (
 )
 
 // mostGrown is how much the server's memory may grow while it relays a long
-// stream.
+// stream: less than the stream. On a busy machine the garbage of a stream grows
+// before the collector gets to run.
 func mostGrown() int64 {
 	if testenv.Raced {
 		return 256 * int64(brig.MiB)
 	}
-	return 64 * int64(brig.MiB)
+	return 112 * int64(brig.MiB)
 }
 
 // peak is the most memory that a process has ever held, in bytes.
@@ -83,7 +84,7 @@ func (s *server) run(command []string, more string) answer {
 func TestFloods(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "") // what the first run costs is not the flood's
-	size, line := int64(testenv.Size(256<<20, 5<<30)), int64(testenv.Size(128<<20, 256<<20))
+	size, line := int64(testenv.Size(256<<20, 5<<30)), int64(testenv.Size(160<<20, 256<<20))
 	for _, c := range []struct {
 		what, script string
 		total        int64
@@ -130,14 +131,14 @@ func TestTinyWrites(t *testing.T) {
 	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
-// TestLongInput sends 100 MB through cat and back, by the command line and a
+// TestLongInput sends 160 MiB through cat and back, by the command line and a
 // server: every byte comes back, and the server keeps none of them.
 //
 //suite:part core
 func TestLongInput(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "")
-	const size = 100 << 20
+	const size = 160 << 20
 	data := func() io.Reader {
 		return io.LimitReader(rand.NewChaCha8([32]byte{1}), size)
 	}
