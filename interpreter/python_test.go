@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
@@ -224,13 +223,9 @@ func same(t *testing.T, what, got, want string) {
 func TestPythonStreams(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(60)"})
+		d.send(interpreter.Order{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(600)"})
 		d.next()
-		began := time.Now()
-		d.out.await(t, "half")
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("half a line took %v", took)
-		}
+		d.out.await(t, "half") // while the cell runs
 		d.interrupt()
 		d.finish()
 		d.send(interpreter.Order{Op: "cell", Code: "print('before')\ndisplay(1)\ntime.sleep(60)"})

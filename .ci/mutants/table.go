@@ -95,9 +95,11 @@ test that fails: first those of the package, then the end-to-end tests of
 sample of each kind of code is tried. ` + "`.ci/mutants.json`" + ` records the results;
 ` + "`make mutants N=0`" + ` continues with the recorded mutants. This page is generated.
 
-The switches that turn one protection off are a separate list: each has a test in
-` + "`make test`" + ` that must see the attack succeed without the protection. The suite prints
-their number in the line *Attacks*.
+The switches that turn one protection off are a separate list: each has a test that
+must see the attack succeed without the protection. The suite prints their number in
+the line *Attacks*: 246 of 256 are in ` + "`make test`" + `. The others are in ` + "`make test-all`" + ` only:
+seven need a Docker Engine, which takes a minute to start (` + "`PART=docker`" + `), and three
+measure bandwidth on a machine with nothing beside (` + "`PART=egress`" + `).
 
 | code | mutants | killed by the package's tests | by the end-to-end tests of ` + "`make test`" + ` | by ` + "`make test-all`" + ` only | by no test | not tried with every stage |
 | --- | --- | --- | --- | --- | --- | --- |
