@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,14 +45,11 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	url := c.url
-	if url == "" {
-		url = servedBy(dir)
-	}
-	if url == "" {
+	to := c.destination(dir)
+	if to.URL == "" {
 		return c.local(ctx, dir, ephemeral)
 	}
-	svc, err := client.New(client.Options{URL: url, Key: c.apiKey(dir)})
+	svc, err := client.New(to)
 	return svc, ctx, func() {}, err
 }
 
@@ -68,22 +63,6 @@ func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, br
 	return f(ctx, svc)
 }
 
-// apiKey finds the key: the flag, the environment, or the admin key that a
-// server left in the data folder.
-func (c *cli) apiKey(dir string) string {
-	if c.key != "" {
-		return c.key
-	}
-	if k := os.Getenv("BRIG_API_KEY"); k != "" {
-		return k
-	}
-	b, err := os.ReadFile(filepath.Join(dir, keyFile))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
 // The files of a data folder that this command owns.
 const (
 	keyFile    = "admin.key"
@@ -91,34 +70,6 @@ const (
 	serverFile = "server.json" // where a server listens, while it holds the lock
 	dbFile     = "brig.db"
 )
-
-// announcement is what a server leaves in its data folder.
-type announcement struct {
-	URL string `json:"url"`
-	PID int    `json:"pid"`
-}
-
-// servedBy returns the URL of the server that owns the data folder, if one
-// does.
-func servedBy(dir string) string {
-	b, err := os.ReadFile(filepath.Join(dir, serverFile))
-	if err != nil {
-		return ""
-	}
-	var a announcement
-	if json.Unmarshal(b, &a) != nil {
-		return ""
-	}
-	lock, err := own(dir)
-	if err != nil {
-		if brig.KindOf(err) == brig.FailedPrecondition {
-			return a.URL
-		}
-		return ""
-	}
-	lock.Close()
-	return ""
-}
 
 // handOver is how long the lock of an owner that was killed may outlive it: a
 // child that it was just starting holds it until it has become a program.
