@@ -45,7 +45,10 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	to := c.destination(dir)
+	to, err := c.destination(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if to.URL == "" {
 		return c.local(ctx, dir, ephemeral)
 	}

@@ -46,14 +46,17 @@ func (c *cli) root() *cobra.Command {
 		Short: "Run code that nobody has reviewed, isolated by gVisor",
 		Long: `Brig runs code of unknown origin behind a user-space kernel: no Docker, no KVM,
 nothing to install. Commands work on this machine's own data folder, or on the
-server that BRIG_URL or --url names, or on one that serves this data folder.`,
+server that BRIG_URL or --url names, or on one that serves this data folder.
+
+Without --key, the server of this data folder gets the folder's key. The command
+sends that key to no other server.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	f := root.PersistentFlags()
 	f.BoolVar(&c.asJSON, "json", false, "print JSON, in the form of the REST API")
 	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
-	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: the data folder's admin key)")
+	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: for the data folder's server, the folder's)")
 	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
 	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
 	root.AddCommand(c.runCommand(), c.serveCommand(), c.execmanCommand(), c.mcpCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
