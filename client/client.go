@@ -32,7 +32,8 @@ type Options struct {
 	// Key is the caller's API key.
 	Key string
 	// HTTP makes the requests. Default: one without a timeout, since a
-	// context bounds each call, that follows no redirects.
+	// context bounds each call. No redirect is followed: the key is for the
+	// server at URL.
 	HTTP *http.Client
 }
 
@@ -51,11 +52,7 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, brig.InvalidField("url", "is not the URL of a server").WithHint("write it as http://127.0.0.1:2744")
 	}
-	c := &Client{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: o.HTTP}
-	if c.http == nil {
-		c.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
-	return c, nil
+	return &Client{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: requester(o.HTTP)}, nil
 }
 
 // request is one request that is to be made.
