@@ -3,6 +3,7 @@ package client_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/brig-run/brig"
@@ -10,6 +11,30 @@ import (
 )
 
 const key = "brig_0123456789012345678901234567890123456789"
+
+// A key is not sent over a network in plain HTTP, unless that is admitted.
+func TestPlainHTTP(t *testing.T) {
+	for url, plain := range map[string]bool{
+		"http://127.0.0.1:2744": false, "http://127.8.9.10": false, "http://[::1]:2744": false,
+		"http://[::ffff:127.0.0.1]:2744": false, "http://localhost:2744": false, "http://localhost/below": false,
+		"https://brig.example": false, "https://192.0.2.1:2744": false, "HTTPS://0.0.0.0": false,
+
+		"http://brig.example": true, "HTTP://brig.example": true, "http://192.0.2.1:2744": true, "http://10.0.0.1": true,
+		"http://0.0.0.0:2744": true, "http://[::]:2744": true, "http://[fe80::1]": true, "http://[::1%25eth0]": true,
+		"http://localhost.example": true, "http://127.0.0.1.example": true, "http://localhost.": true, "http://LOCALHOST": true,
+		"http://127.1": true, "http://2130706433": true, "http://0x7f.1": true,
+	} {
+		for _, admitted := range []bool{false, true} {
+			_, err := client.New(client.Options{URL: url, Key: key, InsecureHTTP: admitted})
+			if refused := err != nil; refused != (plain && !admitted) {
+				t.Errorf("%s, plain HTTP admitted: %t: %v", url, admitted, err)
+			}
+			if e := brig.AsError(err); e != nil && (e.Kind != brig.InvalidArgument || e.Field != "url" || !strings.Contains(e.Hint, "--insecure-http")) {
+				t.Errorf("%s: %+v", url, e)
+			}
+		}
+	}
+}
 
 // Who asks for a redirect to another server does not get the key sent there,
 // nor what is in the request, whatever client of HTTP the caller has brought.

@@ -31,6 +31,8 @@ type Options struct {
 	URL string
 	// Key is the caller's API key.
 	Key string
+	// InsecureHTTP admits a plain http URL of another machine than this one.
+	InsecureHTTP bool
 	// HTTP makes the requests. Default: one without a timeout, since a
 	// context bounds each call. No redirect is followed: the key is for the
 	// server at URL.
@@ -48,9 +50,8 @@ var _ brig.Service = (*Client)(nil)
 
 // New returns a client. It does not connect yet.
 func New(o Options) (*Client, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, brig.InvalidField("url", "is not the URL of a server").WithHint("write it as http://127.0.0.1:2744")
+	if err := checkAddress(o); err != nil {
+		return nil, err
 	}
 	return &Client{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: requester(o.HTTP)}, nil
 }

@@ -16,7 +16,7 @@ import (
 // destination says which server carries out commands, and with which key it is
 // asked. Without a URL there is no server.
 func (c *cli) destination(dir string) (client.Options, error) {
-	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY"))}
+	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
 		return o, nil // the user has said both
 	}
@@ -65,7 +65,7 @@ func announcedAs(asked, announced string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	if !strings.EqualFold(a.Hostname(), "localhost") || !at.IsLoopback() {
+	if a.Hostname() != "localhost" || !at.IsLoopback() {
 		if addr, err := netip.ParseAddr(a.Hostname()); err != nil || addr.Unmap() != at.Unmap() {
 			return "", false
 		}

@@ -132,7 +132,7 @@ func TestFolderKey(t *testing.T) {
 		"with a slash":             {flags: []string{"--url", served.url + "/"}, served: folderKey},
 		"with a path":              {flags: []string{"--url", served.url + "/below"}, served: folderKey},
 		"in capitals":              {flags: []string{"--url", "HTTP://127.0.0.1:" + served.port}, served: folderKey},
-		"as localhost":             {flags: []string{"--url", "http://LocalHost:" + served.port}, served: folderKey},
+		"as localhost":             {flags: []string{"--url", "http://localhost:" + served.port}, served: folderKey},
 		"mapped into IPv6":         {flags: []string{"--url", "http://[::ffff:127.0.0.1]:" + served.port}, served: folderKey},
 		"a flag's key":             {flags: []string{"--key", givenKey}, served: givenKey},
 		"a variable's key":         {env: map[string]string{"BRIG_API_KEY": givenKey}, served: givenKey},
@@ -195,5 +195,51 @@ func TestFolderKeyOfNobody(t *testing.T) {
 	}
 	if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// No key leaves this machine in plain HTTP, whoever has given it, unless the
+// user admits that. 0.0.0.0 is no loopback, and yet leads to the listener.
+func TestKeyInPlainHTTP(t *testing.T) {
+	far := listenAt(t, "0.0.0.0:0")
+	at := "http://0.0.0.0:" + far.port
+	for name, c := range map[string]struct {
+		flags []string
+		env   map[string]string
+		key   string // the key that the listener gets; empty if it hears nothing
+	}{
+		"a flag's key":                   {flags: []string{"--url", at, "--key", givenKey}},
+		"a variable's key":               {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
+		"all by variables":               {env: map[string]string{"BRIG_URL": at, "BRIG_API_KEY": givenKey}},
+		"the folder's key":               {},
+		"the folder's key, with its URL": {flags: []string{"--url", at}},
+		"not admitted by a flag":         {flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}},
+		"not admitted by a variable":     {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
+		"nonsense in the variable":       {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
+		"a flag against a variable": {
+			flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
+		},
+
+		"admitted by a flag":       {flags: []string{"--url", at, "--key", givenKey, "--insecure-http"}, key: givenKey},
+		"admitted by a variable":   {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
+		"admitted, for the folder": {flags: []string{"--insecure-http"}, key: folderKey},
+		"the loopback":             {flags: []string{"--url", "http://127.0.0.1:" + far.port, "--key", givenKey}, key: givenKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs, code := runWith(t, folderServedAt(t, at, true), c.env, c.flags...)
+			heard := far.told()
+			if c.key != "" {
+				if !strings.Contains(heard, "Authorization: Bearer "+c.key+"\r\n") {
+					t.Errorf("the listener hears %q, want the key %q; %s", heard, c.key, errs)
+				}
+				return
+			}
+			if heard != "" {
+				t.Errorf("the listener hears %q", heard)
+			}
+			if code != exitUsage || !strings.Contains(errs, "plain HTTP to 0.0.0.0") || !strings.Contains(errs, "--insecure-http") {
+				t.Errorf("exit code %d, %s", code, errs)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ type cli struct {
 	stdout, stderr io.Writer
 	asJSON         bool
 	url, key       string
+	insecureHTTP   bool
 	dataDir        string
 	configFile     string
 	code           int // the exit code, when a program of the user's sets it
@@ -49,7 +51,7 @@ nothing to install. Commands work on this machine's own data folder, or on the
 server that BRIG_URL or --url names, or on one that serves this data folder.
 
 Without --key, the server of this data folder gets the folder's key. The command
-sends that key to no other server.`,
+sends that key to no other server, and no key to another machine in plain HTTP.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -57,6 +59,8 @@ sends that key to no other server.`,
 	f.BoolVar(&c.asJSON, "json", false, "print JSON, in the form of the REST API")
 	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
 	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: for the data folder's server, the folder's)")
+	insecure, _ := strconv.ParseBool(os.Getenv("BRIG_INSECURE_HTTP")) // what is neither is no
+	f.BoolVar(&c.insecureHTTP, "insecure-http", insecure, "send the key in plain HTTP to another machine, too (BRIG_INSECURE_HTTP)")
 	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
 	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
 	root.AddCommand(c.runCommand(), c.serveCommand(), c.execmanCommand(), c.mcpCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
