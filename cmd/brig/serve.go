@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -194,7 +195,7 @@ func (c *cli) serve(ctx context.Context, cfg *config) error {
 // listen serves until ctx ends, and lets requests finish for a while.
 func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir string, log *slog.Logger) error {
 	at := "http://" + ln.Addr().String()
-	b, err := json.Marshal(announcement{URL: at, PID: os.Getpid()})
+	b, err := json.Marshal(announcement{URL: "http://" + reached(ln.Addr()), PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
@@ -221,6 +222,15 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 		return err
 	}
 	return nil
+}
+
+// reached returns where commands on this machine reach a listener. All addresses
+// at once are none that a client could name: the loopback is one of them.
+func reached(at net.Addr) string {
+	if a, ok := at.(*net.TCPAddr); ok && a.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port))
+	}
+	return at.String()
 }
 
 // hosts are the names by which clients may call this server.
