@@ -78,12 +78,21 @@ const (
 // child that it was just starting holds it until it has become a program.
 const handOver = 3 * time.Second
 
-// takeOver takes the data folder's lock, also from an owner that just died.
+// takeOver takes the data folder's lock, also from an owner that just died, and
+// removes what that one has announced: with the lock it would be taken for true,
+// and the key sent to whoever listens there now.
 func takeOver(dir string) (*os.File, error) {
 	for deadline := time.Now().Add(handOver); ; time.Sleep(20 * time.Millisecond) {
 		lock, err := own(dir)
+		if err == nil {
+			err = os.Remove(filepath.Join(dir, serverFile))
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				return lock, nil
+			}
+			lock.Close()
+		}
 		if brig.KindOf(err) != brig.FailedPrecondition || time.Now().After(deadline) {
-			return lock, err
+			return nil, err
 		}
 	}
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
@@ -98,6 +101,9 @@ type announcement struct {
 // servedBy returns the URL of the server that owns the data folder, if one
 // does.
 func servedBy(dir string) string {
+	if !owned(dir) {
+		return "" // whoever listens where an earlier server did is somebody else
+	}
 	b, err := os.ReadFile(filepath.Join(dir, serverFile))
 	if err != nil {
 		return ""
@@ -106,13 +112,16 @@ func servedBy(dir string) string {
 	if json.Unmarshal(b, &a) != nil {
 		return ""
 	}
-	lock, err := own(dir)
+	return a.URL
+}
+
+// owned reports whether somebody has the data folder. Those who ask share the
+// lock: else each would take another one that asks for an owner.
+func owned(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, ownerFile))
 	if err != nil {
-		if brig.KindOf(err) == brig.FailedPrecondition {
-			return a.URL
-		}
-		return ""
+		return false
 	}
-	lock.Close()
-	return ""
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

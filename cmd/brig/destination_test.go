@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/brig-run/brig"
 )
 
@@ -195,6 +197,41 @@ func TestFolderKeyOfNobody(t *testing.T) {
 	}
 	if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// Who owns a folder and is no server has announced nothing, whatever an earlier
+// server has left there.
+func TestFolderKeyOfAnEarlierServer(t *testing.T) {
+	other := listenAt(t, "127.0.0.1:0")
+	for name, lock := range map[string]func(dir string) (*os.File, error){
+		"somebody has the folder": takeOver,
+		"somebody looks who has it": func(dir string) (*os.File, error) {
+			f, err := os.Create(filepath.Join(dir, ownerFile))
+			if err == nil {
+				err = unix.Flock(int(f.Fd()), unix.LOCK_SH)
+			}
+			return f, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folderServedAt(t, other.url, false)
+			f, err := lock(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			errs, code := runWith(t, dir, nil, "--url", other.url)
+			if got := other.told(); got != "" {
+				t.Errorf("whoever listens there now hears %q", got)
+			}
+			if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
+				t.Errorf("exit code %d, %s", code, errs)
+			}
+			if at := servedBy(dir); at != "" {
+				t.Errorf("the folder is said to be served at %s", at)
+			}
+		})
 	}
 }
 

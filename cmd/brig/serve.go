@@ -213,6 +213,10 @@ func (c *cli) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir
 		return err
 	case <-ctx.Done():
 	}
+	// Shutdown begins with the listener, and somebody else may take its address.
+	if err := os.Remove(file); err != nil {
+		log.Error("remove the announcement", "err", err)
+	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := srv.Shutdown(drain); err != nil {

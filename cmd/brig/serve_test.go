@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -70,5 +71,40 @@ func TestAnnouncedAddress(t *testing.T) {
 		if got != "Bearer "+folderKey || !strings.Contains(errs, "HTTP 418") {
 			t.Errorf("--listen %s announces %s, which hears %q; %s", listen, s.url, got, errs)
 		}
+	}
+}
+
+// A server that ends lets go of its address before its requests have ended:
+// then it is announced no more.
+func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
+	begun, end := make(chan bool), make(chan bool)
+	s := serveAt(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) { close(begun); <-end })
+	asked := make(chan error, 1)
+	go func() {
+		resp, err := http.Get(s.url)
+		if err == nil {
+			resp.Body.Close()
+		}
+		asked <- err
+	}()
+	<-begun
+	if at := servedBy(s.dir); at != s.url {
+		t.Errorf("before it ends it is announced at %q, not at %s", at, s.url)
+	}
+	s.stop()
+	for { // until nobody listens any more
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			break
+		}
+		c.Close()
+		time.Sleep(time.Millisecond)
+	}
+	if at := servedBy(s.dir); at != "" {
+		t.Errorf("without a listener it is still announced at %s", at)
+	}
+	close(end)
+	if err := errors.Join(<-asked, <-s.done); err != nil {
+		t.Error(err)
 	}
 }
