@@ -86,7 +86,8 @@ class Engine:
         """Report whether somebody uses the data folder: then what it says of a server is true."""
         try:
             with open(self._dir / "owner.lock", "rb") as f:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Those who ask share the lock: else each would take another one for an owner.
+                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
@@ -94,12 +95,14 @@ class Engine:
         return False
 
     def _served(self) -> str:
+        # The key goes to nobody but who holds the lock. An owner removes what an
+        # earlier one has announced, so that it is read once there is an owner.
+        if not self._owned():
+            return ""
         try:
-            url = json.loads((self._dir / "server.json").read_bytes())["url"]
+            return str(json.loads((self._dir / "server.json").read_bytes())["url"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
-        # The key goes to nobody but who holds the lock.
-        return str(url) if self._owned() else ""
 
     def _answers(self, url: str) -> bool:
         try:

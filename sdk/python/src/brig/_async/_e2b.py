@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from .. import _address as address
 from .. import _e2b as wire
 from .. import _nouns as n
 from .._errors import (
@@ -43,7 +44,7 @@ class E2B(Backend):
 
     protocol = "E2B's protocol"
 
-    def __init__(self, key: str, templates: Mapping[str, str], *, http: httpx.AsyncClient | None) -> None:
+    def __init__(self, key: str, templates: Mapping[str, str], *, http: httpx.AsyncClient | None, insecure_http: bool) -> None:
         self._key = key or os.environ.get("E2B_API_KEY", "")
         if not self._key:
             raise AuthenticationError("there is no key for E2B", hint="set E2B_API_KEY")
@@ -51,7 +52,10 @@ class E2B(Backend):
         self._api = (os.environ.get("E2B_API_URL") or f"https://api.{self._domain}").rstrip("/")
         self._boxes = (os.environ.get("E2B_SANDBOX_URL") or "").rstrip("/")
         self._templates = wire.templates(os.environ.get("BRIG_TEMPLATES", "")) | dict(templates)
-        self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0))
+        for field, url in (("E2B_API_URL", self._api), ("E2B_SANDBOX_URL", self._boxes)):
+            address.check(field, url, insecure_http)
+        proxied = address.by_proxy(self._api, self._boxes)
+        self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0), trust_env=proxied)
         self._own = http is None
         self._known: dict[str, wire.Body] = {}  # by name, with what it takes to use them
         self._ended: dict[str, n.SandboxInfo] = {}
@@ -63,7 +67,8 @@ class E2B(Backend):
 
     async def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
         try:
-            answer = await self._http.request(method, url, **options)
+            # A client of the caller's would take X-API-Key along.
+            answer = await self._http.request(method, url, follow_redirects=False, **options)
         except httpx.HTTPError as e:
             raise SandboxUnavailable(f"the E2B service cannot be reached: {e}", hint="see E2B_API_URL and E2B_DOMAIN") from e
         if answer.is_success:
@@ -218,6 +223,7 @@ class E2B(Backend):
             async with self._http.stream(
                 "POST",
                 f"{base}/process.Process/Start",
+                follow_redirects=False,
                 headers=headers,
                 content=wire.envelope(wire.start(command)),
                 timeout=httpx.Timeout(silence, connect=10.0),
@@ -302,7 +308,12 @@ class E2B(Backend):
         lines, cell = Lines(), wire.Cell(context)
         try:
             async with self._http.stream(
-                "POST", f"{base}/execute", headers=headers, json=body, timeout=httpx.Timeout(timeout, connect=10.0)
+                "POST",
+                f"{base}/execute",
+                follow_redirects=False,
+                headers=headers,
+                json=body,
+                timeout=httpx.Timeout(timeout, connect=10.0),
             ) as answer:
                 if not answer.is_success:
                     raise wire.refusal(answer.status_code, await answer.aread())

@@ -37,6 +37,9 @@ class SandboxClient:
     clients know, and ``templates`` says which template stands for an image, as
     ``BRIG_TEMPLATES`` does: ``python:3.11-slim=base,node:20-slim=base``.
 
+    A plain ``http://`` address of another machine is refused, since whoever is on
+    the way reads the key. ``insecure_http`` or ``BRIG_INSECURE_HTTP`` admits it.
+
     Cancelling a call ends what it has begun. Use the client with ``with``,
     or :meth:`close` it.
     """
@@ -50,15 +53,17 @@ class SandboxClient:
         binary: str | None = None,
         templates: Mapping[str, str] | None = None,
         http: httpx.Client | None = None,
+        insecure_http: bool = False,
     ) -> None:
         where = where or os.environ.get("BRIG_URL") or "local"
         self._backend: Backend
         if where == "local":
-            self._backend = Rest("", "", engine=Engine(binary, data_dir), http=http)
+            self._backend = Rest("", "", engine=Engine(binary, data_dir), http=http, insecure_http=insecure_http)
         elif where == "e2b":
-            self._backend = E2B(key or "", templates or {}, http=http)
+            self._backend = E2B(key or "", templates or {}, http=http, insecure_http=insecure_http)
         elif where.startswith(("http://", "https://")):
-            self._backend = Rest(where, key or os.environ.get("BRIG_API_KEY", ""), engine=None, http=http)
+            key = key or os.environ.get("BRIG_API_KEY", "")
+            self._backend = Rest(where, key, engine=None, http=http, insecure_http=insecure_http)
         else:
             raise InvalidArgumentError(
                 f"{where!r} is nowhere", field="where", hint="write local, e2b, or a URL as http://127.0.0.1:2744"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import httpx
 
+from .. import _address as address
 from .. import _nouns as n
 from .. import _wire as wire
 from .._engine import Engine
@@ -27,10 +28,13 @@ class Rest(Backend):
 
     protocol = "this server"
 
-    def __init__(self, url: str, key: str, *, engine: Engine | None, http: httpx.Client | None) -> None:
-        self._url, self._key, self._engine = url.rstrip("/"), key, engine
+    def __init__(self, url: str, key: str, *, engine: Engine | None, http: httpx.Client | None, insecure_http: bool) -> None:
+        self._url, self._key, self._engine, self._insecure = url.rstrip("/"), key, engine, insecure_http
+        if engine is None:
+            address.check("where", url, insecure_http)
         # A call lasts as long as what it is about; the server bounds that.
-        self._http = http or httpx.Client(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=engine is None)
+        proxied = engine is None and address.by_proxy(url)
+        self._http = http or httpx.Client(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=proxied)
         self._own = http is None
 
     def close(self) -> None:
@@ -46,11 +50,14 @@ class Rest(Backend):
         """Make a request and return an answer that is a success; its caller reads or closes a stream."""
         for attempt in (1, 2):
             if self._engine is not None and not self._url:
-                self._url, self._key = in_thread(self._engine.begin)
+                url, key = in_thread(self._engine.begin)
+                address.check("url", url, self._insecure)
+                self._url, self._key = url, key
             signed = dict(headers or {}) | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
             request = self._http.build_request(method, self._url + path, headers=signed, **options)
             try:
-                answer = self._http.send(request, stream=stream)
+                # What is sent is for this server, whatever a client of the caller's does.
+                answer = self._http.send(request, stream=stream, follow_redirects=False)
                 break
             except httpx.ConnectError as e:
                 # Nobody has heard it. An engine that is gone is begun anew.

@@ -1,0 +1,158 @@
+# Made of tests/test_address_async.py by tools/unasync.py; change it there.
+"""Where a key goes, and where it does not. The test that blocks is made of this one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+import brig
+from brig.sync import SandboxClient
+from brig._engine import Engine
+
+KEY = "brig_0123456789012345678901234567890123456789"
+
+
+class Ear(ThreadingHTTPServer):
+    """A server that keeps the keys which it is told, and sends whoever asks on to another one, if there is one."""
+
+    def __init__(self, host: str, onward: str = "") -> None:
+        self.connections = 0
+        self.keys: list[str] = []
+        ear = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def setup(self) -> None:
+                ear.connections += 1
+                super().setup()
+
+            def do_GET(self) -> None:
+                ear.keys.append(self.headers.get("Authorization") or self.headers.get("X-API-Key") or "")
+                self.send_response(307 if onward else 418)
+                self.send_header("Location", onward + self.path)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        super().__init__((host, 0), Handler)
+        self.daemon_threads = True
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_port}"
+
+
+@pytest.fixture
+def near() -> Iterator[Ear]:
+    ear = Ear("127.0.0.1")
+    yield ear
+    ear.shutdown()
+    ear.server_close()
+
+
+@pytest.fixture
+def far() -> Iterator[Ear]:
+    ear = Ear("0.0.0.0")  # no loopback, and yet it leads here
+    yield ear
+    ear.shutdown()
+    ear.server_close()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxies = ("HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+    for name in ("BRIG_URL", "BRIG_API_KEY", "BRIG_INSECURE_HTTP", "E2B_SANDBOX_URL", *proxies):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def asked(client: SandboxClient) -> None:
+    """Ask for what no server here has."""
+    with client:
+        with pytest.raises(brig.BrigError):
+            client.list()
+
+
+@pytest.mark.parametrize("where", ["rest", "e2b"])
+def test_plain_http(far: Ear, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    monkeypatch.setenv("E2B_API_URL", far.url)
+    monkeypatch.setenv("BRIG_API_KEY", KEY)
+    at, key = ("e2b", KEY) if where == "e2b" else (far.url, None)
+    for value in ("", "0", "maybe"):
+        monkeypatch.setenv("BRIG_INSECURE_HTTP", value)
+        with pytest.raises(brig.InvalidArgumentError, match=r"plain HTTP to 0\.0\.0\.0") as e:
+            SandboxClient(at, key=key)
+        assert "insecure_http" in e.value.hint and e.value.field == ("E2B_API_URL" if where == "e2b" else "where")
+    assert far.connections == 0
+    asked(SandboxClient(at, key=key, insecure_http=True))
+    monkeypatch.setenv("BRIG_INSECURE_HTTP", "1")
+    asked(SandboxClient(at, key=key))
+    assert [k.removeprefix("Bearer ") for k in far.keys] == [KEY, KEY]
+
+
+@pytest.mark.parametrize(
+    ("url", "fits"),
+    [
+        ("http://127.8.9.10:1", True),
+        ("http://[::1]:1", True),
+        ("http://[::ffff:127.0.0.1]:1", True),
+        ("http://localhost:1", True),
+        ("https://brig.example", True),
+        ("http://brig.example", False),
+        ("http://10.0.0.1", False),
+        ("http://localhost.example", False),
+        ("http://127.0.0.1@brig.example", False),
+        ("http://127.1", False),
+        ("http://[::]:1", False),
+    ],
+)
+def test_addresses(url: str, fits: bool) -> None:
+    if not fits:
+        with pytest.raises(brig.InvalidArgumentError):
+            SandboxClient(url, key=KEY)
+        return
+    with SandboxClient(url, key=KEY):
+        pass
+
+
+def test_no_proxy_for_this_machine(near: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Ear("127.0.0.1")
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    asked(SandboxClient(near.url, key=KEY))
+    monkeypatch.setenv("E2B_API_URL", near.url)
+    asked(SandboxClient("e2b", key=KEY))
+    assert (near.keys, proxy.connections) == ([f"Bearer {KEY}", KEY], 0)
+    proxy.shutdown()
+    proxy.server_close()
+
+
+def test_redirects(near: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Ear("127.0.0.1", near.url)
+    asked(SandboxClient(first.url, key=KEY, http=httpx.Client(follow_redirects=True)))
+    monkeypatch.setenv("E2B_API_URL", first.url)
+    asked(SandboxClient("e2b", key=KEY, http=httpx.Client(follow_redirects=True)))
+    assert (first.keys, near.connections) == ([f"Bearer {KEY}", KEY], 0)
+    first.shutdown()
+    first.server_close()
+
+
+def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
+    with open(tmp_path / "owner.lock", "w") as looks, open(tmp_path / "owner.lock") as owns:
+        # Somebody else only looks who has the folder.
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        assert Engine("/no/such/brig", tmp_path)._served() == ""
+        fcntl.flock(looks, fcntl.LOCK_UN)
+        fcntl.flock(owns, fcntl.LOCK_EX)
+        assert Engine("/no/such/brig", tmp_path)._served() == near.url
+    assert near.connections == 0
