@@ -38,6 +38,30 @@ check('run, exec: what lasts is answered at once', async () => {
   server.close()
 })
 
+check('the key goes to its server and in plain HTTP to no other machine', async () => {
+  const asked = []
+  const listen = async (answer) => {
+    const server = createServer((req, res) => (asked.push(req.headers.authorization), answer(res)))
+    await new Promise((done) => server.listen(0, '0.0.0.0', done))
+    return server
+  }
+  const far = await listen((res) => res.writeHead(418).end())
+  const near = await listen((res) => res.writeHead(307, { Location: `http://127.0.0.1:${far.address().port}/` }).end())
+  // 0.0.0.0 is no loopback, and yet it leads to the listener.
+  const url = `http://0.0.0.0:${far.address().port}`
+  const refused = (u) => assert.throws(() => new Brig({ url: u, key: 'k' }), (e) => e instanceof BrigError && e.field === 'url')
+  for (const u of [url, 'http://brig.example', 'http://10.0.0.1', 'http://localhost.example', 'http://127.0.0.1@brig.example']) refused(u)
+  for (const u of ['http://[::1]:1', 'http://localhost', 'https://brig.example']) new Brig({ url: u, key: 'k' })
+  assert.deepEqual(asked, [])
+  await rejects(new Brig({ url, key: 'k', insecureHttp: true }).remove('a'), BrigError)
+  assert.deepEqual(asked, ['Bearer k'])
+  const e = await rejects(new Brig({ url: `http://127.0.0.1:${near.address().port}`, key: 'k' }).putSecret('s', 'swordfish'), BrigError)
+  assert.match(e.message, /HTTP 307/)
+  assert.deepEqual(asked, ['Bearer k', 'Bearer k'])
+  far.close()
+  near.close()
+})
+
 check('a sandbox with all that it may have', async () => {
   await brig.putSecret('ts-token', 'swordfish-swordfish')
   await brig.createWorkspace('ts-data')

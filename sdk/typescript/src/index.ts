@@ -137,11 +137,18 @@ export class Brig {
   readonly #url: string
   readonly #key: string
 
-  /** The address and the key are `BRIG_URL` and `BRIG_API_KEY` where there is an environment. */
-  constructor(options: { url?: string; key?: string } = {}) {
+  /**
+   * The address and the key are `BRIG_URL` and `BRIG_API_KEY` where there is an
+   * environment. A plain `http://` address of another machine is refused, since
+   * whoever is on the way reads the key; `insecureHttp` or `BRIG_INSECURE_HTTP`
+   * admits it.
+   */
+  constructor(options: { url?: string; key?: string; insecureHttp?: boolean } = {}) {
     const env = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env ?? {}
     this.#url = (options.url ?? env['BRIG_URL'] ?? 'http://127.0.0.1:2744').replace(/\/+$/, '')
     this.#key = options.key ?? env['BRIG_API_KEY'] ?? ''
+    const admitted = options.insecureHttp ?? /^(1|t|true)$/i.test(env['BRIG_INSECURE_HTTP'] ?? '')
+    if (!admitted) refusePlain(this.#url)
   }
 
   /** Runs a program in a sandbox of its own, which is gone afterwards, whatever happens. */
@@ -219,7 +226,8 @@ export class Brig {
   async #send(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal) {
     if (this.#key) headers['Authorization'] = `Bearer ${this.#key}`
     if (content) headers['Content-Type'] = 'application/json'
-    const init: RequestInit = { method, headers }
+    // What is sent is for this server: a redirect would take the body along.
+    const init: RequestInit = { method, headers, redirect: 'manual' }
     if (content) init.body = JSON.stringify(content)
     if (signal) init.signal = signal
     let answer: Response
@@ -235,6 +243,19 @@ export class Brig {
     if (!answer.ok) throw refusal(answer.status, text, this.#url)
     return text
   }
+}
+
+/** Refuses plain HTTP to another machine. `URL` reads 127.1 as 127.0.0.1, and so does `fetch`. */
+function refusePlain(url: string): void {
+  let at: URL
+  try {
+    at = new URL(url)
+  } catch {
+    return // it is relative: fetch refuses it, or it is the page's own server
+  }
+  if (at.protocol !== 'http:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(at.hostname)) return
+  const hint = 'use https, or admit it with insecureHttp or BRIG_INSECURE_HTTP=1'
+  throw new BrigError(`plain HTTP to ${at.hostname} shows the key to whoever is on the way`, 'SB010', 'invalid_argument', 'url', hint)
 }
 
 function egress(rules: (string | EgressRule)[]): { rules: EgressRule[] } {
