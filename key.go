@@ -91,6 +91,42 @@ func InScope(scopes []string, op string) bool {
 	return len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(op, s) })
 }
 
+// Narrowing is what is left of a key's rights to what was derived from it: a
+// grant, or a token that was made of a grant. Whatever is derived carries all of
+// it, under a signature.
+type Narrowing struct {
+	// Grant is the id of the grant that it is of.
+	Grant     string    `json:"id"`
+	Role      Role      `json:"role"`
+	Scopes    []string  `json:"scopes,omitempty"`
+	Sandboxes []string  `json:"sandboxes,omitempty"`
+	Expires   time.Time `json:"expires"`
+}
+
+// Narrowing returns how a was narrowed.
+func (a Actor) Narrowing() Narrowing {
+	return Narrowing{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
+}
+
+// Ended is Unauthenticated when what was derived is good no more.
+func (n Narrowing) Ended(now time.Time) error {
+	if now.Before(n.Expires) {
+		return nil
+	}
+	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask whoever gave it for a new one")
+}
+
+// Narrowed returns what a, whom a key proves, may do by something that was
+// derived from the key: never more than the key allows now.
+func (a Actor) Narrowed(by Narrowing) (Actor, error) {
+	b := a
+	b.Grant, b.Role, b.Scopes, b.Sandboxes, b.Expires = by.Grant, min(a.Role, by.Role), by.Scopes, by.Sandboxes, by.Expires
+	if !a.Covers(b) {
+		return Actor{}, Errorf(Unauthenticated, "the grant goes beyond what its key may").WithHint("ask whoever gave it for a new one")
+	}
+	return b, nil
+}
+
 // Covers reports whether whoever has the rights of a may hand on those of b:
 // nothing that b may do is beyond a. Tenants and names do not matter.
 func (a Actor) Covers(b Actor) bool {

@@ -22,12 +22,8 @@ const (
 // grant is what a grant says, under our signature. Nothing of it is kept: the
 // key from which it came is, and the grant ends with that.
 type grant struct {
-	ID        string    `json:"id"`
-	Key       string    `json:"key"`
-	Role      brig.Role `json:"role"`
-	Scopes    []string  `json:"scopes,omitempty"`
-	Sandboxes []string  `json:"sandboxes,omitempty"`
-	Expires   time.Time `json:"expires"`
+	Key string `json:"key"`
+	brig.Narrowing
 }
 
 // CreateGrant implements brig.Service.
@@ -64,7 +60,7 @@ func (e *Engine) CreateGrant(ctx context.Context, spec brig.GrantSpec) (_ *brig.
 	if a.Role < brig.Viewer || !v.actor.Covers(a) {
 		return nil, errBeyond()
 	}
-	payload, err := json.Marshal(grant{a.Grant, a.Key, a.Role, a.Scopes, a.Sandboxes, a.Expires})
+	payload, err := json.Marshal(grant{a.Key, a.Narrowing()})
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +106,12 @@ func (e *Engine) GrantActor(ctx context.Context, token string) (brig.Actor, erro
 	if err := json.Unmarshal(payload, &g); err != nil {
 		return brig.Actor{}, bad.Because(err)
 	}
-	if !e.Now().Before(g.Expires) {
-		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the grant has expired").WithHint("ask whoever gave it for a new one")
+	if err := g.Ended(e.Now()); err != nil {
+		return brig.Actor{}, err
 	}
 	a, err := e.KeyByID(ctx, g.Key)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	a.Role, a.Scopes, a.Sandboxes, a.Expires, a.Grant = min(a.Role, g.Role), g.Scopes, g.Sandboxes, g.Expires, g.ID
-	return a, nil
+	return a.Narrowed(g.Narrowing)
 }

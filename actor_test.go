@@ -1,0 +1,43 @@
+package brig_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// Nothing that is derived from a key may more than the key, whatever it says, and
+// nothing does anything after its end.
+func TestNarrowing(t *testing.T) {
+	end := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	key := brig.Actor{Name: "ann", Tenant: "acme", Key: "k1", Role: brig.Member, Scopes: []string{"sandbox.", "file."}, Expires: end}
+	narrowing := brig.Narrowing{Grant: "g1", Role: brig.Admin, Scopes: []string{"file.read"}, Sandboxes: []string{"one"}, Expires: end.Add(-time.Hour)}
+	a, err := key.Narrowed(narrowing)
+	if err != nil || a.Role != brig.Member || !slices.Equal(a.Scopes, narrowing.Scopes) || !slices.Equal(a.Sandboxes, narrowing.Sandboxes) ||
+		!a.Expires.Equal(narrowing.Expires) || a.Grant != "g1" || a.Key != "k1" || a.Tenant != "acme" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if again, err := key.Narrowed(a.Narrowing()); err != nil || again.Role != a.Role || !again.Expires.Equal(a.Expires) {
+		t.Errorf("by what it says of itself: %+v, %v", again, err)
+	}
+	for what, change := range map[string]func(*brig.Narrowing){
+		"all scopes": func(t *brig.Narrowing) { t.Scopes = nil }, "another scope": func(t *brig.Narrowing) { t.Scopes = []string{"run"} },
+		"no end": func(t *brig.Narrowing) { t.Expires = time.Time{} }, "a later end": func(t *brig.Narrowing) { t.Expires = end.Add(time.Second) },
+	} {
+		wider := narrowing
+		change(&wider)
+		if a, err := key.Narrowed(wider); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("%s: %+v, %v", what, a, err)
+		}
+	}
+	for _, at := range []time.Time{narrowing.Expires, end} {
+		if err := narrowing.Ended(at); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("at %v: %v", at, err)
+		}
+	}
+	if err := narrowing.Ended(narrowing.Expires.Add(-1)); err != nil {
+		t.Error(err)
+	}
+}
