@@ -99,6 +99,11 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 		return brig.Errorf(brig.Unauthenticated, "no credentials").
 			WithHint("send the key as `Authorization: Bearer KEY`")
 	}
+	if end := v.actor.Expires; !end.IsZero() && !e.Now().Before(end) {
+		// A door has looked when the caller came. A connection, or a token that was
+		// made of what the caller has shown, may have lasted longer.
+		return brig.Errorf(brig.Unauthenticated, "what the caller has shown has expired").WithHint("ask whoever gave it for a new one")
+	}
 	if v.actor.Role < v.op.Role {
 		return brig.Errorf(brig.PermissionDenied, "%s needs the role %s, this key has %s", v.op.Name, v.op.Role, v.actor.Role).
 			WithHint("use a key with that role")

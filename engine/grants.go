@@ -38,6 +38,9 @@ func (e *Engine) CreateGrant(ctx context.Context, spec brig.GrantSpec) (_ *brig.
 		return nil, brig.Errorf(brig.Unimplemented, "this server makes no grants")
 	case v.actor.Key == "":
 		return nil, brig.Errorf(brig.FailedPrecondition, "a grant comes from a key, and the caller has none").WithHint("ask a server, with a key")
+	case v.actor.Session != "":
+		// A session can be left at any moment, and the grant would not know.
+		return nil, brig.Errorf(brig.PermissionDenied, "a grant is not made in a session").WithHint("use the key itself")
 	case spec.TTL < 0 || spec.TTL > maxGrantTTL:
 		return nil, brig.InvalidField("ttl_ms", "%v is out of bounds", spec.TTL).WithHint("give up to %v, or leave it out for %v", maxGrantTTL, grantTTL)
 	}
