@@ -109,7 +109,7 @@ func (k *Keyring) show(r *http.Request, p Proof) (Proof, error) {
 	wait := k.wait(addr, now)
 	k.mu.Unlock()
 	known = known && now.Sub(s.at) < seenAge
-	if known && now.Sub(s.at) < keyAge {
+	if known && now.Sub(s.at) < keyAge && !hasEnded(s.actor, now) {
 		p.Actor = s.actor
 		return p, nil
 	}
@@ -135,6 +135,9 @@ func (k *Keyring) show(r *http.Request, p Proof) (Proof, error) {
 	k.seen[p.name] = seenKey{p.Actor, now}
 	return p, nil
 }
+
+// hasEnded reports whether an actor's own end has come.
+func hasEnded(a brig.Actor, now time.Time) bool { return !a.Expires.IsZero() && !now.Before(a.Expires) }
 
 // Vouch returns the proof of something else than a key that is good for as
 // long as check says so. What proves the same has the same name.

@@ -29,20 +29,51 @@ type uses struct {
 }
 
 type use struct {
+	actor  brig.Actor // as which it goes on
 	cancel context.CancelCauseFunc
-	w      http.ResponseWriter
+	w      http.ResponseWriter // nil for what goes on without a request
+	parted bool
 }
 
 // Use returns a copy of r with the actor in its context, which ends when the
 // proof is good no more. The caller calls done when r has been answered.
 func (k *Keyring) Use(w http.ResponseWriter, r *http.Request, p Proof) (used *http.Request, done func()) {
-	ctx, cancel := context.WithCancelCause(brig.WithActor(r.Context(), p.Actor))
-	u := &use{cancel: cancel, w: w}
+	ctx := context.WithValue(brig.WithActor(r.Context(), p.Actor), ringKey{}, held{k, p})
+	ctx, done = k.hold(ctx, p, w)
+	return r.WithContext(ctx), done
+}
+
+type ringKey struct{}
+
+// held is what a request's context knows of how it came in.
+type held struct {
+	ring  *Keyring
+	proof Proof
+}
+
+// Outlive returns a context for what goes on when the request of ctx has been
+// answered. It knows what ctx knows, and ends when done is called or the proof is
+// good no more with which the request came.
+func Outlive(ctx context.Context) (_ context.Context, done func()) {
+	h, ok := ctx.Value(ringKey{}).(held)
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return context.WithCancel(ctx) // nobody had to show anything
+	}
+	return h.ring.hold(ctx, h.proof, nil)
+}
+
+// hold returns a context that ends when done is called or the proof is good no
+// more.
+func (k *Keyring) hold(ctx context.Context, p Proof, w http.ResponseWriter) (_ context.Context, done func()) {
+	base := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	u := &use{actor: p.Actor, cancel: cancel, w: w}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := k.open[p.name]
 	if all == nil {
-		all = &uses{ctx: context.WithoutCancel(r.Context()), proof: p, all: map[*use]bool{}}
+		all = &uses{ctx: base, proof: p, all: map[*use]bool{}}
 		k.open[p.name] = all
 	}
 	all.all[u] = true
@@ -50,7 +81,7 @@ func (k *Keyring) Use(w http.ResponseWriter, r *http.Request, p Proof) (used *ht
 		k.watching = true
 		time.AfterFunc(recheck, k.watch)
 	}
-	return r.WithContext(ctx), func() {
+	return ctx, func() {
 		cancel(nil)
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -74,27 +105,47 @@ func (k *Keyring) watch() {
 	k.mu.Unlock()
 	for _, u := range keys {
 		ctx, cancel := context.WithTimeout(u.ctx, checkTime)
-		_, err := u.proof.check(ctx)
+		now, err := u.proof.check(ctx)
 		cancel()
-		// A store that fails says nothing about a key.
-		if brig.KindOf(err) == brig.Unauthenticated {
-			k.part(u.proof.name, err)
+		switch {
+		case brig.KindOf(err) == brig.Unauthenticated:
+			k.part(u.proof.name, err, func(brig.Actor) bool { return true })
+		case err == nil:
+			// What began with more rights than are left does not keep them.
+			k.part(u.proof.name, errLess(), func(a brig.Actor) bool { return a.Tenant != now.Tenant || !now.Covers(a) })
 		}
+		// Any other error is the store's, and says nothing about a key.
 	}
 	time.AfterFunc(max(recheck-time.Since(begin), recheck/10), k.watch)
 }
 
-// part ends what goes on with a key.
-func (k *Keyring) part(name [32]byte, why error) {
+func errLess() error {
+	return brig.Errorf(brig.Unauthenticated, "the caller may do less than when this began").WithHint("begin it again")
+}
+
+// part ends what goes on with a key as somebody whom ends tells of.
+func (k *Keyring) part(name [32]byte, why error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
 	all := k.open[name]
-	delete(k.open, name)
-	delete(k.seen, name)
 	var list []*use
+	left := 0
 	if all != nil {
 		for u := range all.all {
-			list = append(list, u)
+			switch {
+			case u.parted:
+			case ends(u.actor):
+				u.parted = true
+				list = append(list, u)
+			default:
+				left++
+			}
 		}
+	}
+	if left == 0 {
+		delete(k.open, name)
+	}
+	if len(list) > 0 {
+		delete(k.seen, name)
 	}
 	k.mu.Unlock()
 	for _, u := range list {
@@ -106,7 +157,7 @@ func (k *Keyring) part(name [32]byte, why error) {
 			k.mu.Lock()
 			stuck := all.all[u]
 			k.mu.Unlock()
-			if stuck {
+			if stuck && u.w != nil {
 				past := time.Unix(1, 0)
 				c := http.NewResponseController(u.w)
 				_ = c.SetReadDeadline(past) // a writer that knows no deadlines has none
