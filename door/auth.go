@@ -20,6 +20,14 @@ const (
 	maxGrant = 16 << 10
 )
 
+// MaxSecret is how long a key or grant may be that begins as s does.
+func MaxSecret(s string) int {
+	if strings.HasPrefix(s, brig.GrantPrefix) {
+		return maxGrant
+	}
+	return maxKey
+}
+
 // Authenticate returns what the sender of r has shown, or an error of kind
 // Unauthenticated.
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
@@ -94,11 +102,7 @@ func (k *Keyring) Keyed(
 // plausible spares the store what cannot be a key.
 func plausible(key string) bool {
 	rest, ok := strings.CutPrefix(key, KeyPrefix)
-	most := maxKey
-	if strings.HasPrefix(key, brig.GrantPrefix) {
-		most = maxGrant
-	}
-	if !ok || len(rest) < minKey || len(rest) > most {
+	if !ok || len(rest) < minKey || len(rest) > MaxSecret(key) {
 		return false
 	}
 	return strings.IndexFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
