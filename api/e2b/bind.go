@@ -8,63 +8,63 @@ import (
 	"github.com/brig-run/brig/door"
 )
 
-type boundKey struct{}
+type boundTo struct{}
 
-// keyIn is the id of the key to whose token a request is held; empty where
-// tokens are the sandbox's own.
-func (d *Door) keyIn(r *http.Request) string {
-	key, _ := r.Context().Value(boundKey{}).(string)
-	return key
+// sourceIn is the source to whose token a request is held; empty where tokens are
+// the sandbox's own.
+func (d *Door) sourceIn(r *http.Request) string {
+	source, _ := r.Context().Value(boundTo{}).(string)
+	return source
 }
 
-// bind finds the key to which the token that r shows is bound. The request is
-// then that key's: it may do what the key may, and ends when the key does.
-// What shows no token of a key's stays the sandbox's own affair; where a token
-// is needed it is refused there. The caller calls done.
+// bind finds the source of the token that r shows, a key or a grant. The request
+// is then the source's: it may do what that may, and ends when that does. What
+// shows no such token stays the sandbox's own affair; where a token is needed it
+// is refused there. The caller calls done.
 func (d *Door) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) (_ *http.Request, done func(), err error) {
 	nothing := func() {}
 	if d.Options.KeyActor == nil {
 		return r, nothing, nil
 	}
-	key := d.shownKey(r, s, t)
-	if key == "" {
-		// No token of nobody's is good: one that is asked for must be of a key.
-		return r.WithContext(context.WithValue(r.Context(), boundKey{}, noKey)), nothing, nil
+	source := d.shown(r, s, t)
+	if source == "" {
+		// No token of nobody's is good: one that is asked for must have a source.
+		return r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), nothing, nil
 	}
 	check := func(ctx context.Context) (brig.Actor, error) {
-		a, err := d.Options.KeyActor(ctx, key)
+		a, err := d.actorOf(ctx, source)
 		if err == nil && (a.Tenant != s.Tenant || a.Role < brig.Member) {
-			err = brig.Errorf(brig.Unauthenticated, "the key is not for this sandbox")
+			err = brig.Errorf(brig.Unauthenticated, "the token is not for this sandbox")
 		}
 		return a, err
 	}
-	proof, err := door.Vouch(r.Context(), key, check)
+	proof, err := door.Vouch(r.Context(), source, check)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return r, nothing, brig.Errorf(brig.Unauthenticated, "the key of this access token is good no more").Because(err)
+		return r, nothing, brig.Errorf(brig.Unauthenticated, "what this access token was made of is good no more").Because(err)
 	}
 	if err != nil {
 		return r, nothing, err
 	}
 	r, done = d.ring.Use(w, r, proof)
-	return r.WithContext(context.WithValue(r.Context(), boundKey{}, key)), done, nil
+	return r.WithContext(context.WithValue(r.Context(), boundTo{}, source)), done, nil
 }
 
-// noKey stands for the key of a request that has shown none.
-const noKey = "-"
+// noSource stands for the source of a request that has shown no token.
+const noSource = "-"
 
-// shownKey is the id of the key whose token r has shown, as a header or by a
-// signature. A token that is wrong is nobody's.
-func (d *Door) shownKey(r *http.Request, s *brig.Sandbox, t target) string {
+// shown is the source of the token that r has shown, as a header or by a
+// signature. A token that is wrong has none.
+func (d *Door) shown(r *http.Request, s *brig.Sandbox, t target) string {
 	id := string(s.ID)
 	if token := r.Header.Get(headerToken); token != "" {
-		if key := keyOfToken(token); key != "" && equal(token, d.token(id, key)) {
-			return key
+		if source := sourceOfToken(token); source != "" && equal(token, d.token(id, source)) {
+			return source
 		}
 		return ""
 	}
 	if token := r.Header.Get(headerTraffic); token != "" && t.port != portEnvd {
-		if key := keyOfToken(token); key != "" && equal(token, d.trafficToken(id, key)) {
-			return key
+		if source := sourceOfToken(token); source != "" && equal(token, d.trafficToken(id, source)) {
+			return source
 		}
 		return ""
 	}

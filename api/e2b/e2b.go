@@ -29,9 +29,10 @@ type Options struct {
 	// Owner finds the tenant of a sandbox by its id; NotFound.
 	Owner func(ctx context.Context, id string) (tenant string, err error)
 	// KeyActor says whose a key is by its id, while it is good; Unauthenticated
-	// otherwise. A sandbox's tokens are then those of the key with which it
-	// was created or connected to: they can do no more, and end with it.
-	// Default: tokens are the sandbox's own.
+	// otherwise. A sandbox's tokens are then those of the key or grant with which
+	// it was created or connected to: they can do no more, and end with it.
+	// Default: tokens are the sandbox's own, and nobody with less than all rights
+	// of a member is told one.
 	KeyActor func(ctx context.Context, id string) (brig.Actor, error)
 	// TenantKeys lists the ids of a tenant's keys. Default: only keys that this
 	// door has met are known.

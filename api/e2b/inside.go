@@ -57,7 +57,7 @@ func (d *Door) inside(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	defer done()
-	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id, d.keyIn(r))) {
+	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id, d.sourceIn(r))) {
 		d.refuse(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
 			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
 		return
@@ -101,7 +101,7 @@ func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
 		d.fail(w, r, errMissing("the data plane"))
 		return
 	}
-	d.Envd(w, r, d.access(s, d.keyIn(r)))
+	d.Envd(w, r, d.access(s, d.sourceIn(r)))
 }
 
 // unproven reports whether a request needs a token of its sandbox and has
@@ -122,7 +122,7 @@ func (d *Door) unproven(r *http.Request, t target) bool {
 		return false
 	}
 	if token != "" {
-		return !equal(token, d.token(t.id, keyOfToken(token)))
+		return !equal(token, d.token(t.id, sourceOfToken(token)))
 	}
 	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > mostSigned {
 		return true
@@ -137,7 +137,7 @@ func (d *Door) deny(w http.ResponseWriter, r *http.Request, t target) {
 		d.fail(w, r, errNoToken())
 		return
 	}
-	d.envd(w, r.WithContext(context.WithValue(r.Context(), boundKey{}, noKey)), &brig.Sandbox{ID: brig.ID(t.id)})
+	d.envd(w, r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), &brig.Sandbox{ID: brig.ID(t.id)})
 }
 
 // gone answers for a sandbox that is not there, or not any more. Clients take

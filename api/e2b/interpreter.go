@@ -31,7 +31,7 @@ func (d *Door) interpreter(w http.ResponseWriter, r *http.Request, s *brig.Sandb
 	token := r.Header.Get(headerToken)
 	execute := executes(r)
 	// Clients show the token where code runs, and not always elsewhere.
-	if (token != "" || execute) && !equal(token, d.token(string(s.ID), d.keyIn(r))) {
+	if (token != "" || execute) && !equal(token, d.token(string(s.ID), d.sourceIn(r))) {
 		d.fail(w, r, errNoToken())
 		return
 	}

@@ -33,15 +33,15 @@ func (d *Door) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox 
 		SandboxID: string(s.ID), TemplateID: template, Alias: template,
 		ClientID: clientID, EnvdVersion: envdVersion,
 	}
-	// Whoever shows a token acts as a member: it is told to nobody who is less.
-	member := brig.ActorFrom(ctx).Role >= brig.Member
-	key := brig.ActorFrom(ctx).Key
-	if member {
-		c.EnvdAccessToken = d.token(string(s.ID), key)
-		d.known.told(string(s.ID), key)
+	source, told := d.source(brig.ActorFrom(ctx))
+	if told {
+		c.EnvdAccessToken = d.token(string(s.ID), source)
 	}
-	if member && isClosed(s) {
-		token := d.trafficToken(string(s.ID), key)
+	if told && !ofGrant(source) {
+		d.known.told(string(s.ID), source)
+	}
+	if told && isClosed(s) {
+		token := d.trafficToken(string(s.ID), source)
 		c.TrafficAccessToken = &token
 	}
 	if d.Domain != "" {

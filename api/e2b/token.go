@@ -39,41 +39,42 @@ func (d *Door) mac(s string) string {
 }
 
 // token is what proves that a client may use a sandbox: it was told so when it
-// showed a key.
-func (d *Door) token(id, key string) string { return d.bound(id, key) }
+// showed what the source names.
+func (d *Door) token(id, source string) string { return d.bound(id, source) }
 
 // trafficToken is what proves that a client may reach the ports of a sandbox
 // that is closed to the public.
-func (d *Door) trafficToken(id, key string) string { return d.bound("sandbox-traffic-"+id, key) }
+func (d *Door) trafficToken(id, source string) string { return d.bound("sandbox-traffic-"+id, source) }
 
-// bound is a token that is good for as long as the key is whose id it begins
-// with. Where keys have no ids it is the sandbox's alone.
-func (d *Door) bound(s, key string) string {
-	if key == "" {
+// bound is a token that begins with its source, and can do no more than that. A
+// dot ends the source: neither an id nor a source has one, so no two of them are
+// signed as the same text. Without a source it is the sandbox's alone.
+func (d *Door) bound(s, source string) string {
+	if source == "" {
 		return d.mac(s)
 	}
-	return key + "." + d.mac(s+"."+key)
+	return source + "." + d.mac(s+"."+source)
 }
 
-// keyOfToken is the id of the key to which a token is bound.
-func keyOfToken(token string) string {
-	key, _, ok := strings.Cut(token, ".")
+// sourceOfToken is what a token was made of, as the token says itself.
+func sourceOfToken(token string) string {
+	source, _, ok := strings.Cut(token, ".")
 	if !ok {
 		return ""
 	}
-	return key
+	return source
 }
 
 // equal compares secrets in constant time.
 func equal(got, want string) bool { return hmac.Equal([]byte(got), []byte(want)) }
 
-func (d *Door) access(s *brig.Sandbox, key string) SandboxAccess {
+func (d *Door) access(s *brig.Sandbox, source string) SandboxAccess {
 	env := maps.Clone(s.Spec.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	env[envID] = string(s.ID)
-	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID), key), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
+	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID), source), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
 }
 
 // isSigned reports whether r is for a signed URL that names no sandbox.

@@ -1,7 +1,10 @@
 package e2b
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -17,6 +20,53 @@ func TestTokensAreForMembers(t *testing.T) {
 		c := d.connected(brig.WithActor(t.Context(), brig.Actor{Role: role}), box)
 		if (c.EnvdAccessToken != "") != told || (c.TrafficAccessToken != nil) != told {
 			t.Errorf("a %s is told %+v", role, c)
+		}
+	}
+}
+
+// Whoever has less than a key's rights, or has them for less time, is told a
+// token that says so, or none.
+func TestTokensSayWhatTheyAreOf(t *testing.T) {
+	end := time.Now().Add(time.Minute)
+	ofKeys := New(Options{Seed: []byte("seed"), KeyActor: func(context.Context, string) (brig.Actor, error) { return brig.Actor{}, nil }})
+	ofNone := New(Options{Seed: []byte("seed")})
+	box := &brig.Sandbox{ID: "sbx", Spec: brig.Spec{Labels: map[string]string{labelPublic: "false"}}}
+	for name, c := range map[string]struct {
+		actor        brig.Actor
+		keyed, plain string // how its tokens begin; "" for none
+	}{
+		"a key":                {brig.Actor{Role: brig.Member, Key: "k1"}, "k1.", "own"},
+		"a key in its scope":   {brig.Actor{Role: brig.Member, Key: "k1", Scopes: []string{"sandbox."}}, "k1.", ""},
+		"a key with an end":    {brig.Actor{Role: brig.Member, Key: "k1", Expires: end}, "k1.", ""},
+		"a grant":              {brig.Actor{Role: brig.Member, Key: "k1", Grant: "g1", Expires: end}, "k1~", ""},
+		"a viewer's grant":     {brig.Actor{Role: brig.Viewer, Key: "k1", Grant: "g1", Expires: end}, "", ""},
+		"a session":            {brig.Actor{Role: brig.Member, Key: "k1", Session: "s1"}, "", ""},
+		"a person's token":     {brig.Actor{Role: brig.Member, Person: &brig.Person{}, Expires: end}, "", ""},
+		"some sandboxes":       {brig.Actor{Role: brig.Member, Sandboxes: []string{"one"}}, "", ""},
+		"nobody in particular": {brig.Actor{Role: brig.Member}, "", "own"},
+	} {
+		for d, begins := range map[*Door]string{ofKeys: c.keyed, ofNone: c.plain} {
+			told := d.connected(brig.WithActor(t.Context(), c.actor), box)
+			got := []string{told.EnvdAccessToken}
+			if told.TrafficAccessToken != nil {
+				got = append(got, *told.TrafficAccessToken)
+			}
+			if begins == "" && (got[0] != "" || len(got) != 1) {
+				t.Errorf("%s is told %q", name, got)
+			}
+			if begins == "own" {
+				begins = ""
+			} else if begins == "" {
+				continue
+			}
+			if len(got) != 2 || got[0] == got[1] {
+				t.Errorf("%s is told %q", name, got)
+			}
+			for _, token := range got {
+				if !strings.HasPrefix(token, begins) || begins == "" && strings.Contains(token, ".") {
+					t.Errorf("%s is told %q", name, token)
+				}
+			}
 		}
 	}
 }

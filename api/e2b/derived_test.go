@@ -1,0 +1,353 @@
+package e2b_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
+	dataplane "github.com/brig-run/brig/api/e2b/envd"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+	"github.com/brig-run/brig/store/mem"
+)
+
+// hostOnly is a store of images that has the host's.
+type hostOnly struct{ brig.ImageStore }
+
+func (hostOnly) Resolve(_ context.Context, ref string) (*brig.Image, error) {
+	if ref == brig.HostImage || ref == "sha256:host" {
+		return &brig.Image{Digest: "sha256:host", Names: []string{brig.HostImage}}, nil
+	}
+	return nil, brig.Errorf(brig.NotFound, "no image %q", ref)
+}
+
+func (hostOnly) List(context.Context) ([]*brig.Image, error) { return nil, nil }
+
+// whole is the door in front of an engine, without a network between them, so
+// that a test's clock is the clock of all.
+type whole struct {
+	*engine.Engine
+	door  *e2b.Door
+	admin context.Context
+}
+
+func newWhole(t *testing.T) *whole {
+	t.Helper()
+	store := mem.New()
+	if err := store.PutTenant(t.Context(), &brig.Tenant{Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	templates := []brig.Template{{Name: "base", Image: "host"}}
+	e := engine.New(t.Context(), engine.Options{
+		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, Bounds: brig.DefaultBounds(), GrantSeed: []byte("grants"), Templates: templates,
+	})
+	data := dataplane.New(dataplane.Options{Service: e})
+	t.Cleanup(func() {
+		data.Close()
+		ctx := brig.WithActor(context.WithoutCancel(t.Context()), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin})
+		for _, id := range e.Live() {
+			_ = e.Remove(ctx, id)
+		}
+		e.Close()
+	})
+	return &whole{Engine: e, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
+		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Live: e.Live,
+		Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
+		TenantKeys: func(ctx context.Context, tenant string) (ids []string, err error) {
+			list, err := store.ListKeys(ctx, tenant)
+			for _, k := range list {
+				ids = append(ids, k.ID)
+			}
+			return ids, err
+		},
+		Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
+			data.Serve(w, r, dataplane.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})
+		},
+	})}
+}
+
+// ask makes a request, with headers by name and value.
+func (x *whole) ask(ctx context.Context, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	x.door.ServeHTTP(w, r)
+	return w
+}
+
+// box is what somebody is told of a sandbox.
+type box struct {
+	SandboxID, EnvdAccessToken string
+	TrafficAccessToken         string
+}
+
+// told is what the control plane answers whoever shows a key or a grant.
+func (x *whole) told(t *testing.T, method, path, body, secret string) (b box) {
+	t.Helper()
+	w := x.ask(t.Context(), method, path, body, "X-Api-Key", secret)
+	if w.Code/100 != 2 {
+		t.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// closed asks for a sandbox whose ports need a token.
+const closed = `{"templateID":"base","timeout":3600,"network":{"allowPublicTraffic":false}}`
+
+// key makes a key and returns it with its holder.
+func (x *whole) key(t *testing.T, spec brig.KeySpec) (*brig.NewKey, context.Context) {
+	t.Helper()
+	spec.Name = "sdk"
+	k, err := x.CreateKey(x.admin, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := x.KeyActor(t.Context(), sha256.Sum256([]byte(k.Secret)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, brig.WithActor(t.Context(), a)
+}
+
+func (x *whole) grant(t *testing.T, of context.Context, spec brig.GrantSpec) string {
+	t.Helper()
+	g, err := x.CreateGrant(of, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Secret
+}
+
+// ways are all that a client does with what it was told of a sandbox, and the
+// operation that the Service knows it by.
+var ways = []struct {
+	op   string
+	do   func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder
+	good int
+}{
+	{"context.", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.inside(ctx, b, 49999, "POST", "/execute", `{"code":"set x here"}`)
+	}, 200},
+	{"file.read", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.inside(ctx, b, 49983, "GET", "/files?path=/workspace/a", "")
+	}, 200},
+	{"file.list", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.inside(ctx, b, 49983, "POST", "/filesystem.Filesystem/ListDir", `{"path":"/workspace"}`)
+	}, 200},
+	{"file.mkdir", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.inside(ctx, b, 49983, "POST", "/filesystem.Filesystem/MakeDir", `{"path":"/workspace/`+rand.Text()+`"}`)
+	}, 200},
+	{"process.list", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.inside(ctx, b, 49983, "POST", "/process.Process/List", `{}`)
+	}, 200},
+	{"port.dial", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.ask(ctx, "GET", "/", "", "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", "8080", "E2b-Traffic-Access-Token", b.TrafficAccessToken)
+	}, http.StatusBadGateway}, // it was dialled, and nobody listens
+}
+
+func (x *whole) inside(ctx context.Context, b box, port int, method, path, body string) *httptest.ResponseRecorder {
+	return x.ask(ctx, method, path, body, "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", strconv.Itoa(port),
+		"X-Access-Token", b.EnvdAccessToken, "E2b-Traffic-Access-Token", b.TrafficAccessToken)
+}
+
+// use tries all ways. allowed are the beginnings of the operations that are to
+// be let through; all, none of them.
+func (x *whole) use(t *testing.T, when string, b box, allowed ...string) {
+	t.Helper()
+	for _, way := range ways {
+		w := way.do(x, t.Context(), b)
+		if may := brig.InScope(allowed, way.op); may != (w.Code == way.good) || !may && w.Code != 401 && w.Code != 403 {
+			t.Errorf("%s, %s: %d %s", when, way.op, w.Code, w.Body)
+		}
+	}
+}
+
+// What a client is told of a sandbox when it shows a grant does what the grant
+// may and nothing else, until the grant ends, and not beyond the key. What it is
+// told when it shows the key goes on.
+func TestTokensOfGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newWhole(t)
+		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
+		full := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		other := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		for _, id := range []string{full.SandboxID, other.SandboxID} {
+			if _, err := x.Files(id).Write(holder, brig.Path{Name: "/workspace/a"}, brig.FileWrite{}, strings.NewReader("a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := x.Get(holder, full.SandboxID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		get, connect := "/sandboxes/"+full.SandboxID, "/v2/sandboxes/"+full.SandboxID+"/connect"
+		const none = "nothing at all"
+		short := brig.GrantSpec{TTL: 15 * time.Second}
+		narrow := brig.GrantSpec{TTL: 15 * time.Second, Scopes: []string{"sandbox.get", "file.read", "file.stat"}, Sandboxes: []string{s.Spec.Name}}
+		ports := brig.GrantSpec{TTL: 15 * time.Second, Scopes: []string{"sandbox.", "port."}, Sandboxes: []string{s.Spec.Name}}
+		secrets := []string{x.grant(t, holder, short), x.grant(t, holder, narrow), x.grant(t, holder, ports)}
+		var told []box
+		for _, secret := range secrets {
+			b := x.told(t, "GET", get, "", secret)
+			if b.EnvdAccessToken == "" || b.EnvdAccessToken == full.EnvdAccessToken {
+				t.Fatalf("told %+v, and the key's holder %+v", b, full)
+			}
+			told = append(told, b)
+		}
+		told[2] = x.told(t, "POST", connect, `{"timeout":60}`, secrets[2])
+		told[0] = x.told(t, "POST", connect, `{"timeout":60}`, secrets[0])
+		x.use(t, "before the end, the key", full)
+		x.use(t, "before the end, a short grant", told[0])
+		x.use(t, "before the end, a narrow grant", told[1], "file.read")
+		x.use(t, "before the end, a grant for ports", told[2], "port.")
+		beside := told[0]
+		beside.SandboxID = other.SandboxID
+		x.use(t, "at another sandbox", beside, none)
+		for what, token := range map[string]string{
+			"a token's source": strings.SplitN(told[1].EnvdAccessToken, ".", 2)[0] + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
+			"its key alone":    k.ID + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
+			"no signature":     strings.SplitN(told[0].EnvdAccessToken, ".", 2)[0] + ".",
+			"wider terms":      widened(t, told[1].EnvdAccessToken),
+		} {
+			x.use(t, "with "+what, box{full.SandboxID, token, token}, none)
+		}
+		made := x.told(t, "POST", "/v2/sandboxes", closed, secrets[0])
+		if w := ways[0].do(x, t.Context(), made); w.Code != 200 {
+			t.Errorf("in a sandbox that the grant made: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(15 * time.Second)
+		x.use(t, "at the end, the key", full)
+		for _, b := range append(told, made) {
+			x.use(t, "at the end, a grant", b, none)
+		}
+		later := x.told(t, "GET", get, "", x.grant(t, holder, brig.GrantSpec{TTL: time.Hour}))
+		later.TrafficAccessToken = x.told(t, "POST", connect, `{"timeout":60}`, x.grant(t, holder, brig.GrantSpec{TTL: time.Hour})).TrafficAccessToken
+		if err := x.RevokeKey(x.admin, k.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.use(t, "when the key was revoked, a grant", later, none)
+		x.use(t, "when the key was revoked, the key", full, none)
+	})
+}
+
+// widened is a token in which somebody has changed what the grant leaves.
+func widened(t *testing.T, token string) string {
+	t.Helper()
+	source, mac, _ := strings.Cut(token, ".")
+	key, text, ok := strings.Cut(source, "~")
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	var left brig.Narrowing
+	if err == nil {
+		err = json.Unmarshal(data, &left)
+	}
+	if !ok || err != nil {
+		t.Fatalf("%s: %v", token, err)
+	}
+	left.Scopes, left.Sandboxes, left.Expires = nil, nil, left.Expires.Add(time.Hour)
+	if data, err = json.Marshal(left); err != nil {
+		t.Fatal(err)
+	}
+	return key + "~" + base64.RawURLEncoding.EncodeToString(data) + "." + mac
+}
+
+// A URL is signed with a key's token only, and is good for as long as the key.
+func TestSignedURLsOfGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newWhole(t)
+		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey, TTL: 50 * time.Minute})
+		full := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		if _, err := x.Files(full.SandboxID).Write(holder, brig.Path{Name: "/workspace/a"}, brig.FileWrite{}, strings.NewReader("a")); err != nil {
+			t.Fatal(err)
+		}
+		read := func(token string, headers ...string) int {
+			q := url.Values{"path": {"/workspace/a"}, "username": {"user"}, "signature": {dataplane.Signature("/workspace/a", "read", "user", token, 0)}}
+			return x.ask(t.Context(), "GET", "/files?"+q.Encode(), "", headers...).Code
+		}
+		named := []string{"E2b-Sandbox-Id", full.SandboxID, "E2b-Sandbox-Port", "49983"}
+		granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
+		signed := func(when string, full, short int, b, g box) {
+			t.Helper()
+			for _, headers := range [][]string{nil, named} {
+				if got := read(b.EnvdAccessToken, headers...); got != full {
+					t.Errorf("%s, of the key: %d", when, got)
+				}
+				if got := read(g.EnvdAccessToken, headers...); got != short {
+					t.Errorf("%s, of the grant: %d", when, got)
+				}
+			}
+		}
+		signed("before the end of the grant", 200, 401, full, granted)
+		time.Sleep(15 * time.Second)
+		signed("at the end of the grant", 200, 401, full, granted)
+		time.Sleep(50 * time.Minute)
+		signed("at the end of the key", 401, 401, full, granted)
+	})
+}
+
+// What goes on with a grant's token ends with the grant, and with its key. What
+// goes on with the key's token ends with the key only.
+func TestWhatGoesOnEndsWithTheGrant(t *testing.T) {
+	for name, revoke := range map[string]bool{"the grant ends": false, "the key is revoked": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newWhole(t)
+				k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
+				full := x.told(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
+				ttl := 15 * time.Second
+				if revoke {
+					ttl = time.Hour
+				}
+				granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: ttl}))
+				begin := time.Now()
+				goOn := func(b box, language string) chan time.Duration {
+					done := make(chan time.Duration, 1)
+					go func() {
+						defer func() { _ = recover(); done <- time.Since(begin) }() // a broken connection is a panic here
+						x.inside(t.Context(), b, 49999, "POST", "/execute", `{"code":"sleep 300","language":"`+language+`"}`)
+					}()
+					return done
+				}
+				byKey, byGrant := goOn(full, "python"), goOn(granted, "bash")
+				time.Sleep(14 * time.Second)
+				select {
+				case <-byKey:
+					t.Fatal("what goes on with the key ended by itself")
+				case <-byGrant:
+					t.Fatal("what goes on with the grant ended by itself")
+				default:
+				}
+				if time.Sleep(time.Second); revoke {
+					if err := x.RevokeKey(x.admin, k.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := <-byGrant; took > 17*time.Second {
+					t.Errorf("with the grant it went on for %v", took)
+				}
+				if took := <-byKey; (took < 300*time.Second) != revoke {
+					t.Errorf("with the key it went on for %v", took)
+				}
+			})
+		})
+	}
+}
