@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,8 +40,40 @@ func (hostOnly) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 // that a test's clock is the clock of all.
 type whole struct {
 	*engine.Engine
-	door  *e2b.Door
-	admin context.Context
+	door    *e2b.Door
+	admin   context.Context
+	watches func() int // how many go on
+}
+
+// watched makes and counts watches.
+type watched struct {
+	brig.Service
+	n atomic.Int32
+}
+
+// Files implements brig.Service.
+func (w *watched) Files(name string) brig.Files { return watchedFiles{w.Service.Files(name), w} }
+
+type watchedFiles struct {
+	brig.Files
+	by *watched
+}
+
+// Watch implements brig.Files: the fake provider watches nothing. It sees a new
+// file every ten seconds.
+func (f watchedFiles) Watch(ctx context.Context, _ brig.Path, _ bool, on func(brig.FileChange) error) error {
+	f.by.n.Add(1)
+	defer f.by.n.Add(-1)
+	err := on(brig.FileChange{}) // it has begun
+	for i := 1; err == nil; i++ {
+		select {
+		case <-time.After(10 * time.Second):
+			err = on(brig.FileChange{Name: "file" + strconv.Itoa(i), Kinds: []brig.ChangeKind{brig.Created}})
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return err
 }
 
 func newWhole(t *testing.T) *whole {
@@ -53,7 +86,8 @@ func newWhole(t *testing.T) *whole {
 	e := engine.New(t.Context(), engine.Options{
 		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, Bounds: brig.DefaultBounds(), GrantSeed: []byte("grants"), Templates: templates,
 	})
-	data := dataplane.New(dataplane.Options{Service: e})
+	count := &watched{Service: e}
+	data := dataplane.New(dataplane.Options{Service: count})
 	t.Cleanup(func() {
 		data.Close()
 		ctx := brig.WithActor(context.WithoutCancel(t.Context()), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin})
@@ -62,7 +96,7 @@ func newWhole(t *testing.T) *whole {
 		}
 		e.Close()
 	})
-	return &whole{Engine: e, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
+	return &whole{Engine: e, watches: func() int { return int(count.n.Load()) }, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
 		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Live: e.Live,
 		Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 		TenantKeys: func(ctx context.Context, tenant string) (ids []string, err error) {
@@ -350,4 +384,67 @@ func TestWhatGoesOnEndsWithTheGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A watcher outlives the request that made it, and not the grant behind that
+// request. Who shows another token of the sandbox does not get at it.
+func TestWatchersOfGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newWhole(t)
+		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
+		full := x.told(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
+		granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
+		blind := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{Scopes: []string{"sandbox."}}))
+		rpc := func(b box, method, body string) (int, string) {
+			w := x.inside(t.Context(), b, 49983, "POST", "/filesystem.Filesystem/"+method, body)
+			return w.Code, w.Body.String()
+		}
+		watch := func(b box) string {
+			t.Helper()
+			code, body := rpc(b, "CreateWatcher", `{"path":"/workspace"}`)
+			var made struct{ WatcherID string }
+			if err := json.Unmarshal([]byte(body), &made); err != nil || made.WatcherID == "" {
+				t.Fatalf("%d %s: %v", code, body, err)
+			}
+			return `{"watcherId":"` + made.WatcherID + `"}`
+		}
+		byKey, byGrant := watch(full), watch(granted)
+		time.Sleep(10 * time.Second)
+		for who, c := range map[string]struct {
+			b       box
+			watcher string
+			code    int
+		}{
+			"the key of the grant's": {full, byGrant, 404}, "the grant of the key's": {granted, byKey, 404},
+			"a scope without files": {blind, byKey, 404}, "no token": {box{SandboxID: full.SandboxID}, byKey, 401},
+		} {
+			for _, method := range []string{"GetWatcherEvents", "RemoveWatcher"} {
+				if code, body := rpc(c.b, method, c.watcher); code != c.code {
+					t.Errorf("%s, %s: %d %s", who, method, code, body)
+				}
+			}
+		}
+		for who, c := range map[string]struct {
+			b       box
+			watcher string
+		}{"the key": {full, byKey}, "the grant": {granted, byGrant}} {
+			if code, body := rpc(c.b, "GetWatcherEvents", c.watcher); code != 200 || !strings.Contains(body, "file1") {
+				t.Errorf("%s of its own: %d %s", who, code, body)
+			}
+		}
+		if n := x.watches(); n != 2 {
+			t.Errorf("%d watches go on", n)
+		}
+		time.Sleep(6 * time.Second)
+		if n := x.watches(); n != 1 {
+			t.Errorf("a second after the grant's end %d watches go on", n)
+		}
+		time.Sleep(10 * time.Second)
+		if code, body := rpc(full, "GetWatcherEvents", byKey); code != 200 || !strings.Contains(body, "file2") {
+			t.Errorf("the key, after the grant's end: %d %s", code, body)
+		}
+		if code, body := rpc(granted, "GetWatcherEvents", byGrant); code != 401 {
+			t.Errorf("the grant, after its end: %d %s", code, body)
+		}
+	})
 }

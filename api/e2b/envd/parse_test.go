@@ -44,13 +44,13 @@ func TestTimeouts(t *testing.T) {
 func TestWatchersEnd(t *testing.T) {
 	ws := newWatchers()
 	ended := make(chan struct{})
-	id, w, err := ws.add("box", func() { close(ended) })
+	id, w, err := ws.add("box", "token", func() { close(ended) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.timer.Reset(time.Millisecond)
 	<-ended
-	if _, ok := ws.take("box", id); ok || len(ws.all) != 0 {
+	if _, ok := ws.take("box", "token", id); ok || len(ws.all) != 0 {
 		t.Error("it is still there")
 	}
 }

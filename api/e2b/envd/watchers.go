@@ -13,6 +13,7 @@ import (
 
 	"github.com/brig-run/brig"
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
+	"github.com/brig-run/brig/door"
 )
 
 // What watchers may cost: how many each sandbox has, how many events each
@@ -32,7 +33,8 @@ type watchers struct {
 }
 
 type watcher struct {
-	cancel context.CancelFunc
+	token  string // with which it was made: who shows another one may less, or more
+	cancel func()
 	events []*pb.FilesystemEvent
 	held   int       // bytes of events
 	heard  time.Time // when the last of them came
@@ -42,7 +44,7 @@ type watcher struct {
 func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
 
 // add makes a watcher of a sandbox.
-func (ws *watchers) add(box string, cancel context.CancelFunc) (id string, w *watcher, err error) {
+func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.all[box]) >= mostWatchers {
@@ -52,7 +54,7 @@ func (ws *watchers) add(box string, cancel context.CancelFunc) (id string, w *wa
 		ws.all[box] = map[string]*watcher{}
 	}
 	id = "w" + strings.ToLower(rand.Text()[:20])
-	w = &watcher{cancel: cancel, timer: time.AfterFunc(idle, func() { ws.remove(box, id) })}
+	w = &watcher{token: token, cancel: cancel, timer: time.AfterFunc(idle, func() { ws.remove(box, id) })}
 	ws.all[box][id] = w
 	return id, w, nil
 }
@@ -71,6 +73,22 @@ func (ws *watchers) remove(box, id string) bool {
 		delete(ws.all, box)
 	}
 	return true
+}
+
+// find returns a watcher that was made with a token; nil for none. The caller
+// holds the lock.
+func (ws *watchers) find(box, token, id string) *watcher {
+	if w := ws.all[box][id]; w != nil && same(w.token, token) {
+		return w
+	}
+	return nil
+}
+
+// has reports whether there is a watcher that was made with a token.
+func (ws *watchers) has(box, token, id string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.find(box, token, id) != nil
 }
 
 // keep holds events until somebody asks; of too many the oldest are dropped.
@@ -97,7 +115,7 @@ const (
 )
 
 // settle waits until nothing more comes to a watcher, if there is such a one.
-func (ws *watchers) settle(ctx context.Context, box, id string) {
+func (ws *watchers) settle(ctx context.Context, box, token, id string) {
 	begun := time.Now()
 	for wait := quietTime; wait > 0 && time.Since(begun) < settleTime; {
 		select {
@@ -106,7 +124,7 @@ func (ws *watchers) settle(ctx context.Context, box, id string) {
 			return
 		}
 		ws.mu.Lock()
-		w := ws.all[box][id]
+		w := ws.find(box, token, id)
 		wait = 0
 		if w != nil {
 			wait = quietTime - time.Since(w.heard)
@@ -116,10 +134,10 @@ func (ws *watchers) settle(ctx context.Context, box, id string) {
 }
 
 // take returns what a watcher holds.
-func (ws *watchers) take(box, id string) ([]*pb.FilesystemEvent, bool) {
+func (ws *watchers) take(box, token, id string) ([]*pb.FilesystemEvent, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w := ws.all[box][id]
+	w := ws.find(box, token, id)
 	if w == nil {
 		return nil, false
 	}
@@ -148,9 +166,10 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-	// It outlives the request, whose actor and sandbox it keeps.
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	id, w, err := s.watchers.add(c.box.ID, cancel)
+	// It outlives the request, whose actor and sandbox it keeps, and not the key or
+	// grant behind the request's token.
+	longer, cancel := door.Outlive(ctx)
+	id, w, err := s.watchers.add(c.box.ID, c.box.Token, cancel)
 	if err != nil {
 		cancel()
 		return nil, s.failure(ctx, err)
@@ -165,7 +184,7 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 		})
 		ended <- err
 		// What it has seen of a directory that is gone can still be asked for.
-		if longer.Err() == nil && s.dead(longer, err) {
+		if longer.Err() != nil || s.dead(longer, err) {
 			s.watchers.remove(c.box.ID, id)
 		}
 	}()
@@ -185,9 +204,9 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 
 // GetWatcherEvents implements filesystem.Filesystem.
 func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEventsRequest) (*pb.GetWatcherEventsResponse, error) {
-	box := callOf(ctx).box.ID
-	s.watchers.settle(ctx, box, r.GetWatcherId())
-	evs, ok := s.watchers.take(box, r.GetWatcherId())
+	box := callOf(ctx).box
+	s.watchers.settle(ctx, box.ID, box.Token, r.GetWatcherId())
+	evs, ok := s.watchers.take(box.ID, box.Token, r.GetWatcherId())
 	if !ok {
 		return nil, noWatcher(r.GetWatcherId())
 	}
@@ -196,7 +215,8 @@ func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEvents
 
 // RemoveWatcher implements filesystem.Filesystem.
 func (s filesystem) RemoveWatcher(ctx context.Context, r *pb.RemoveWatcherRequest) (*pb.RemoveWatcherResponse, error) {
-	if !s.watchers.remove(callOf(ctx).box.ID, r.GetWatcherId()) {
+	box := callOf(ctx).box
+	if !s.watchers.has(box.ID, box.Token, r.GetWatcherId()) || !s.watchers.remove(box.ID, r.GetWatcherId()) {
 		return nil, noWatcher(r.GetWatcherId())
 	}
 	return &pb.RemoveWatcherResponse{}, nil
