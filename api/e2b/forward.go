@@ -67,6 +67,11 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 // forward passes a request on to a port of a sandbox.
 func (d *Door) forward(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) {
 	door.LongBody(w)
+	if token := r.Header.Get(headerToken); token != "" && equal(token, d.token(t.id, d.sourceIn(r))) {
+		// It is ours, and no business of what listens there. Another one is the
+		// client's own affair.
+		r.Header.Del(headerToken)
+	}
 	// What is said about caching is the sandbox's own affair.
 	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", door.RequestID} {
 		w.Header().Del(name)

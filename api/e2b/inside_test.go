@@ -39,7 +39,7 @@ func app(t testing.TB) *httptest.Server {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Set-Cookie", "a=b")
 		fmt.Fprintf(w, "%s %s host=%s body=%s\n", r.Method, r.RequestURI, r.Host, body)
-		for _, k := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Custom", "Connection", "User-Agent"} {
+		for _, k := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Custom", "Connection", "User-Agent", "X-Access-Token"} {
 			if v := r.Header.Get(k); v != "" {
 				fmt.Fprintf(w, "%s: %s\n", k, v)
 			}
@@ -190,6 +190,20 @@ func TestForward(t *testing.T) {
 	}
 	if _, got = ask(t, http.MethodGet, srv.URL+"/break", "", "Host", "8080-sb1.box.test"); got != "so far\n\nbroken off" {
 		t.Errorf("an answer that is cut short looks whole: %q", got)
+	}
+}
+
+// What listens in a sandbox is not shown the sandbox's token; a header of that
+// name that is no token of ours is between the client and what listens.
+func TestForwardKeepsTokens(t *testing.T) {
+	s, _, srv := serve(t)
+	made(t, srv.URL, `{"templateID":"base"}`)
+	s.listen(8080, addr(app(t)))
+	for token, want := range map[string]bool{token1: false, "theirs": true, "k1." + token1: true} {
+		resp, got := ask(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "X-Access-Token", token)
+		if resp.StatusCode != http.StatusOK || strings.Contains(got, token) != want {
+			t.Errorf("with %s: %d %s", token, resp.StatusCode, got)
+		}
 	}
 }
 
