@@ -92,5 +92,9 @@ const (
 	DetailPrunedHash = "pruned_hash"
 )
 
+// RevealedOp is the Op of the line about a secret that lost its hosts: sandboxes
+// see its value from then on.
+const RevealedOp = "secret.reveal"
+
 // PrunedOp is the Op of the line about the removal of a chain's beginning.
 const PrunedOp = "audit.prune"

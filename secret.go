@@ -26,9 +26,52 @@ type Secret struct {
 	// Plain lets the value go to these hosts in clear HTTP, for whoever is on
 	// the way to read. Otherwise a request that would take it there is refused.
 	Plain bool `json:",omitempty"`
-	// Version counts the values that it has had, from 1.
+	// Version counts its changes, from 1.
 	Version          int
 	Created, Updated time.Time
+}
+
+// SecretChange makes a secret, or changes the one of that name. What is nil stays
+// as it is.
+type SecretChange struct {
+	Name string
+	// Value is required of a new secret.
+	Value []byte
+	// Hosts and Places replace the lists. An empty list, which is not nil, removes
+	// all.
+	Hosts            []string
+	Places           []SecretPlace
+	Exclusive, Plain *bool
+	// Reveal allows a change that takes all hosts from a secret: from then on
+	// sandboxes see its value.
+	Reveal bool
+}
+
+// Apply returns what the change makes of a secret.
+func (c *SecretChange) Apply(s Secret) Secret {
+	s.Name = c.Name
+	if c.Hosts != nil {
+		s.Hosts = c.Hosts
+	}
+	if c.Places != nil {
+		s.Places = c.Places
+	}
+	if c.Exclusive != nil {
+		s.Exclusive = *c.Exclusive
+	}
+	if c.Plain != nil {
+		s.Plain = *c.Plain
+	}
+	// Without hosts these say nothing; only a change that names them is wrong.
+	if len(s.Hosts) == 0 {
+		if c.Places == nil {
+			s.Places = nil
+		}
+		s.Exclusive, s.Plain = s.Exclusive && c.Exclusive != nil, s.Plain && c.Plain != nil
+	} else if len(s.Places) == 0 {
+		s.Places = []SecretPlace{SecretHeader}
+	}
+	return s
 }
 
 // SecretPlace is a part of an HTTP request.

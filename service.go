@@ -95,12 +95,12 @@ type Service interface {
 	// RemoveImage refuses (FailedPrecondition) while a sandbox uses it.
 	RemoveImage(ctx context.Context, ref string) error
 
-	// PutSecret makes a secret of the tenant, or gives the one of that name
-	// another value and what else s says; sandboxes that have it get the new
-	// value with the next command or request. Version, Created and Updated of
-	// s are not looked at. Secrets lists them by name. The value is told by
-	// nothing here, and RemoveSecret forgets it.
-	PutSecret(ctx context.Context, s Secret, value []byte) (*Secret, error)
+	// PutSecret makes a secret of the tenant, or changes what c names of the one
+	// that exists; sandboxes that have it get a new value with the next command
+	// or request. It refuses (FailedPrecondition) to take all hosts from a secret,
+	// unless c says Reveal. Secrets lists them by name. No call returns the value,
+	// and RemoveSecret forgets it.
+	PutSecret(ctx context.Context, c SecretChange) (*Secret, error)
 	Secrets(ctx context.Context) ([]*Secret, error)
 	RemoveSecret(ctx context.Context, name string) error
 	// RotateKey makes a new key for all secrets and encrypts them under it.

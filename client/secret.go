@@ -9,10 +9,10 @@ import (
 )
 
 // PutSecret implements brig.Service.
-func (c *Client) PutSecret(ctx context.Context, s brig.Secret, value []byte) (*brig.Secret, error) {
+func (c *Client) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
 	var out wire.Secret
-	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(s.Name)}
-	if err := c.call(ctx, rq, wire.NewSecretRequest(s, value), &out); err != nil {
+	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(change.Name)}
+	if err := c.call(ctx, rq, wire.NewSecretRequest(change), &out); err != nil {
 		return nil, err
 	}
 	return out.Noun(), nil

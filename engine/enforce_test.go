@@ -60,7 +60,7 @@ func TestAdmission(t *testing.T) {
 			h := newHouse(t, func(o *engine.Options) { o.Require = c.service })
 			ctx := as(t, brig.Admin)
 			for name, hosts := range map[string][]string{"plain": nil, "brokered": {"api.example.com"}} {
-				if _, err := h.PutSecret(ctx, brig.Secret{Name: name, Hosts: hosts}, []byte("a value that is long")); err != nil {
+				if _, err := h.PutSecret(ctx, brig.SecretChange{Name: name, Hosts: hosts, Value: []byte("a value that is long")}); err != nil {
 					t.Fatal(err)
 				}
 			}

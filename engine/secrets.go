@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/seal"
@@ -25,42 +26,73 @@ func address(tenant, name string, version int) []string {
 }
 
 // PutSecret implements brig.Service.
-func (e *Engine) PutSecret(ctx context.Context, s brig.Secret, value []byte) (_ *brig.Secret, err error) {
-	v, err := e.enter(ctx, brig.OpPutSecret, "", func(v *visit) { v.say(brig.DetailSecrets, clip(s.Name)) })
+func (e *Engine) PutSecret(ctx context.Context, c brig.SecretChange) (_ *brig.Secret, err error) {
+	v, err := e.enter(ctx, brig.OpPutSecret, "", func(v *visit) { v.say(brig.DetailSecrets, clip(c.Name)) })
 	if err != nil {
 		return nil, err
 	}
 	defer func() { v.leave(ctx, &err) }()
-	if err := s.Check(value); err != nil {
-		return nil, err
-	}
 	if err := e.noSecrets(); err != nil {
 		return nil, err
-	}
-	if len(s.Hosts) > 0 && len(s.Places) == 0 {
-		s.Places = []brig.SecretPlace{brig.SecretHeader}
 	}
 	// Not while everything is encrypted anew: what came late would stay as it is.
 	e.sealing.RLock()
 	defer e.sealing.RUnlock()
 	for {
-		old, err := e.Store.GetSecret(ctx, v.actor.Tenant, s.Name)
-		s.Version, s.Created, s.Updated = 1, e.Now().UTC(), e.Now().UTC()
-		was := 0
-		switch {
-		case err == nil:
-			was, s.Version, s.Created = old.Version, old.Version+1, old.Created
-		case brig.KindOf(err) != brig.NotFound:
+		sealed, was, err := e.changed(ctx, v.actor.Tenant, c)
+		if err != nil {
 			return nil, err
 		}
-		sealed := &brig.SealedSecret{Secret: s, Tenant: v.actor.Tenant}
-		sealed.Key, sealed.Sealed = e.Options.Keys.Seal(value, address(v.actor.Tenant, s.Name, s.Version)...)
-		v.say(brig.DetailVersion, strconv.Itoa(s.Version))
-		err = e.Store.PutSecret(ctx, sealed, was, v.outcome())
+		v.say(brig.DetailVersion, strconv.Itoa(sealed.Version))
+		events := []brig.Event{v.outcome()}
+		if was != nil && len(was.Hosts) > 0 && len(sealed.Hosts) == 0 {
+			events = append(events, brig.Event{
+				At: sealed.Updated, Op: brig.RevealedOp, Actor: v.actor.Name, Tenant: v.actor.Tenant, Phase: brig.Observed,
+				Detail: map[string]string{brig.DetailSecrets: sealed.Name, brig.DetailVersion: strconv.Itoa(sealed.Version)},
+			})
+		}
+		version := 0
+		if was != nil {
+			version = was.Version
+		}
+		err = e.Store.PutSecret(ctx, sealed, version, events...)
 		if brig.KindOf(err) != brig.FailedPrecondition { // somebody else was faster
-			return &s, err
+			return &sealed.Secret, err
 		}
 	}
+}
+
+// changed returns what a change makes of a tenant's secret, and what that was
+// before, nil of a new one.
+func (e *Engine) changed(ctx context.Context, tenant string, c brig.SecretChange) (out, was *brig.SealedSecret, err error) {
+	was, err = e.Store.GetSecret(ctx, tenant, c.Name)
+	if err != nil && brig.KindOf(err) != brig.NotFound {
+		return nil, nil, err
+	}
+	now, value := e.Now().UTC(), c.Value
+	s := brig.Secret{Created: now}
+	if err == nil {
+		s = was.Secret
+	} else {
+		was = nil
+	}
+	if was != nil && value == nil {
+		if value, err = e.unseal(was); err != nil {
+			return nil, nil, err
+		}
+	}
+	s = c.Apply(s)
+	if err := s.Check(value); err != nil {
+		return nil, nil, err
+	}
+	if was != nil && len(was.Hosts) > 0 && len(s.Hosts) == 0 && !c.Reveal {
+		return nil, nil, brig.Errorf(brig.FailedPrecondition, "secret %q is for %s only: without hosts sandboxes would see its value", s.Name, strings.Join(was.Hosts, ", ")).
+			WithHint("give hosts, or reveal to let sandboxes see it; a secret of another name leaves this one as it is")
+	}
+	s.Version, s.Updated = s.Version+1, now
+	out = &brig.SealedSecret{Secret: s, Tenant: tenant}
+	out.Key, out.Sealed = e.Options.Keys.Seal(value, address(tenant, s.Name, s.Version)...)
+	return out, was, nil
 }
 
 // Secrets implements brig.Service.

@@ -24,7 +24,7 @@ func TestMovedSecrets(t *testing.T) {
 	ctx := as(t, brig.Operator)
 	put := func(name, value string) {
 		t.Helper()
-		if _, err := h.PutSecret(ctx, brig.Secret{Name: name}, []byte(value)); err != nil {
+		if _, err := h.PutSecret(ctx, brig.SecretChange{Name: name, Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestMovedSecrets(t *testing.T) {
 	// Another tenant's row of the same name and version.
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Operator})
 	for range good.Version {
-		if _, err := h.PutSecret(rival, brig.Secret{Name: "mine"}, []byte("rival's")); err != nil {
+		if _, err := h.PutSecret(rival, brig.SecretChange{Name: "mine", Value: []byte("rival's")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestMovedSecrets(t *testing.T) {
 func TestWrongMasterKey(t *testing.T) {
 	h := newHouse(t, nil)
 	ctx := as(t, brig.Operator)
-	if _, err := h.PutSecret(ctx, brig.Secret{Name: "a"}, []byte("value")); err != nil {
+	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "a", Value: []byte("value")}); err != nil {
 		t.Fatal(err)
 	}
 	h.Options.Keys = ring(t)
@@ -116,7 +116,7 @@ func TestRotateWhileSetting(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		for i := range 50 {
-			if _, err := h.PutSecret(ctx, brig.Secret{Name: "s" + string(rune('a'+i%5))}, []byte("value")); err != nil {
+			if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "s" + string(rune('a'+i%5)), Value: []byte("value")}); err != nil {
 				done <- err
 				return
 			}
@@ -255,7 +255,7 @@ func TestUnreadableSecret(t *testing.T) {
 	store := &unreadable{Store: mem.New()}
 	h := newHouse(t, func(o *engine.Options) { o.Store = store })
 	ctx := as(t, brig.Operator)
-	if _, err := h.PutSecret(ctx, brig.Secret{Name: "key", Hosts: []string{"api.example.com"}, Exclusive: true}, []byte("a long enough value")); err != nil {
+	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Hosts: []string{"api.example.com"}, Exclusive: new(true), Value: []byte("a long enough value")}); err != nil {
 		t.Fatal(err)
 	}
 	rec := &brig.Record{Sandbox: brig.Sandbox{ID: "a", Tenant: "acme", Spec: brig.Spec{Secrets: []brig.SecretUse{{Name: "key"}}}}}

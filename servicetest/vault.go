@@ -2,6 +2,7 @@ package servicetest
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +16,19 @@ func (h Harness) secrets(t *testing.T) {
 	ctx := h.Context(t)
 	plain, brokered := name(), name()
 	value := "plain-" + name()
-	put := func(s brig.Secret, value string) *brig.Secret {
+	put := func(c brig.SecretChange, value string) *brig.Secret {
 		t.Helper()
-		got, err := h.Service.PutSecret(ctx, s, []byte(value))
+		c.Value = []byte(value)
+		got, err := h.Service.PutSecret(ctx, c)
 		if err != nil {
 			t.Fatalf("PutSecret: %v", err)
 		}
 		return got
 	}
-	if s := put(brig.Secret{Name: plain}, value); s.Version != 1 || s.Name != plain || s.Created.IsZero() {
+	if s := put(brig.SecretChange{Name: plain}, value); s.Version != 1 || s.Name != plain || s.Created.IsZero() {
 		t.Errorf("PutSecret = %+v", s)
 	}
-	s := put(brig.Secret{Name: brokered, Hosts: []string{"api.example.com"}, Exclusive: true}, "brokered-value")
+	s := put(brig.SecretChange{Name: brokered, Hosts: []string{"api.example.com"}, Exclusive: new(true)}, "brokered-value")
 	if len(s.Places) != 1 || s.Places[0] != brig.SecretHeader {
 		t.Errorf("by default it is put into %v", s.Places)
 	}
@@ -45,6 +47,7 @@ func (h Harness) secrets(t *testing.T) {
 	if got := find(h.Service, brokered); got == nil || !got.Exclusive || got.Hosts[0] != "api.example.com" {
 		t.Errorf("Secrets has %+v", got)
 	}
+	t.Run("change", h.changeSecrets)
 	t.Run("use", func(t *testing.T) { h.useSecrets(t, plain, brokered, value) })
 	t.Run("refuse", func(t *testing.T) { h.refuseSecrets(t, plain) })
 	t.Run("other tenant", func(t *testing.T) {
@@ -107,13 +110,13 @@ func (h Harness) useSecrets(t *testing.T, plain, brokered, value string) {
 			t.Errorf("%s: secrets %+v, env %v", what, s.Spec.Secrets, s.Spec.Env)
 		}
 	}
-	if _, err := h.Service.PutSecret(ctx, brig.Secret{Name: plain}, []byte(value+"2")); err != nil {
+	if _, err := h.Service.PutSecret(ctx, brig.SecretChange{Name: plain, Value: []byte(value + "2")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.env(t, box, variable); got != value+"2" {
 		t.Errorf("after another value was set %s = %q", variable, got)
 	}
-	if _, err := h.Service.PutSecret(ctx, brig.Secret{Name: plain}, []byte(value)); err != nil {
+	if _, err := h.Service.PutSecret(ctx, brig.SecretChange{Name: plain, Value: []byte(value)}); err != nil {
 		t.Fatal(err)
 	}
 	xs, err := h.Service.ListExecs(ctx, box.Spec.Name)
@@ -128,6 +131,76 @@ func (h Harness) useSecrets(t *testing.T, plain, brokered, value string) {
 	o, err := h.Service.Run(ctx, brig.Program{Command: h.argv("env", "V"), Secrets: []brig.SecretUse{{Name: plain, Env: "V"}}}, brig.IO{})
 	if err != nil || string(o.Stdout.Head) != value+"\n" {
 		t.Errorf("Run = %+v, %v", o, err)
+	}
+}
+
+// changeSecrets checks that a change leaves alone what it does not name.
+func (h Harness) changeSecrets(t *testing.T) {
+	ctx := h.Context(t)
+	all := brig.SecretChange{
+		Name: name(), Value: []byte("the first value"), Hosts: []string{"api.example.com", "*.example.org"},
+		Places: []brig.SecretPlace{brig.SecretQuery}, Exclusive: new(true), Plain: new(true),
+	}
+	want, err := h.Service.PutSecret(ctx, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Service.RemoveSecret(context.WithoutCancel(ctx), all.Name) })
+	for _, step := range []struct {
+		what   string
+		change brig.SecretChange
+		after  func(*brig.Secret)
+	}{
+		{"a value", brig.SecretChange{Value: []byte("another value")}, func(*brig.Secret) {}},
+		{"nothing", brig.SecretChange{}, func(*brig.Secret) {}},
+		{"hosts", brig.SecretChange{Hosts: []string{"other.example.com"}}, func(s *brig.Secret) { s.Hosts = []string{"other.example.com"} }},
+		{"places", brig.SecretChange{Places: []brig.SecretPlace{brig.SecretBody}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretBody} }},
+		{"exclusive", brig.SecretChange{Exclusive: new(false)}, func(s *brig.Secret) { s.Exclusive = false }},
+		{"plain", brig.SecretChange{Plain: new(false)}, func(s *brig.Secret) { s.Plain = false }},
+		{"no places", brig.SecretChange{Places: []brig.SecretPlace{}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretHeader} }},
+	} {
+		step.change.Name = all.Name
+		got, err := h.Service.PutSecret(ctx, step.change)
+		if err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		step.after(want)
+		want.Version++
+		want.Updated = got.Updated
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("after a change of %s it is %+v, want %+v", step.what, got, want)
+		}
+	}
+	// Only with a word of its own a value becomes visible, and the log says so.
+	hidden := brig.SecretChange{Name: all.Name, Value: []byte("a third value"), Hosts: []string{}}
+	_, err = h.Service.PutSecret(ctx, hidden)
+	wantKind(t, "without hosts", err, brig.FailedPrecondition)
+	box := h.sandbox(t, brig.Spec{Secrets: []brig.SecretUse{{Name: all.Name, Env: "V"}}})
+	if got := h.env(t, box, "V"); !strings.HasPrefix(got, "brig-secret-") {
+		t.Errorf("a sandbox sees %q", got)
+	}
+	revealed := func() (n int) {
+		page, err := h.Service.Audit(ctx, brig.AuditQuery{Since: want.Created, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page.Lines {
+			if l.Op == brig.RevealedOp && l.Detail[brig.DetailSecrets] == all.Name {
+				n++
+			}
+		}
+		return n
+	}
+	if n := revealed(); n != 0 {
+		t.Errorf("%d events say that it was revealed", n)
+	}
+	hidden.Reveal = true
+	got, err := h.Service.PutSecret(ctx, hidden)
+	if err != nil || len(got.Hosts)+len(got.Places) > 0 || got.Exclusive || got.Plain {
+		t.Errorf("revealed it is %+v, %v", got, err)
+	}
+	if n := revealed(); n != 1 {
+		t.Errorf("%d events say that it was revealed, want 1", n)
 	}
 }
 
@@ -156,23 +229,24 @@ func (h Harness) refuseSecrets(t *testing.T, known string) {
 		wantField(t, what, err, c.field)
 	}
 	for what, c := range map[string]struct {
-		secret brig.Secret
+		secret brig.SecretChange
 		value  string
 		field  string
 	}{
-		"no name":      {brig.Secret{Name: "No"}, "v", "name"},
-		"no value":     {brig.Secret{Name: "a"}, "", "value"},
-		"NUL":          {brig.Secret{Name: "a"}, "a\x00b", "value"},
-		"too long":     {brig.Secret{Name: "a"}, strings.Repeat("a", brig.MaxSecret+1), "value"},
-		"too short":    {brig.Secret{Name: "a", Hosts: []string{"api.example.com"}}, "1234567", "value"},
-		"line break":   {brig.Secret{Name: "a", Hosts: []string{"api.example.com"}}, "12345678\r\nX-A: b", "value"},
-		"bad host":     {brig.Secret{Name: "a", Hosts: []string{"*"}}, "12345678", "hosts[0]"},
-		"address":      {brig.Secret{Name: "a", Hosts: []string{"127.0.0.1"}}, "12345678", "hosts[0]"},
-		"bad place":    {brig.Secret{Name: "a", Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{"path"}}, "12345678", "places[0]"},
-		"no hosts":     {brig.Secret{Name: "a", Exclusive: true}, "12345678", "hosts"},
-		"no hosts two": {brig.Secret{Name: "a", Places: []brig.SecretPlace{brig.SecretBody}}, "12345678", "hosts"},
+		"no name":      {brig.SecretChange{Name: "No"}, "v", "name"},
+		"no value":     {brig.SecretChange{Name: "a"}, "", "value"},
+		"NUL":          {brig.SecretChange{Name: "a"}, "a\x00b", "value"},
+		"too long":     {brig.SecretChange{Name: "a"}, strings.Repeat("a", brig.MaxSecret+1), "value"},
+		"too short":    {brig.SecretChange{Name: "a", Hosts: []string{"api.example.com"}}, "1234567", "value"},
+		"line break":   {brig.SecretChange{Name: "a", Hosts: []string{"api.example.com"}}, "12345678\r\nX-A: b", "value"},
+		"bad host":     {brig.SecretChange{Name: "a", Hosts: []string{"*"}}, "12345678", "hosts[0]"},
+		"address":      {brig.SecretChange{Name: "a", Hosts: []string{"127.0.0.1"}}, "12345678", "hosts[0]"},
+		"bad place":    {brig.SecretChange{Name: "a", Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{"path"}}, "12345678", "places[0]"},
+		"no hosts":     {brig.SecretChange{Name: "a", Exclusive: new(true)}, "12345678", "hosts"},
+		"no hosts two": {brig.SecretChange{Name: "a", Places: []brig.SecretPlace{brig.SecretBody}}, "12345678", "hosts"},
 	} {
-		_, err := h.Service.PutSecret(ctx, c.secret, []byte(c.value))
+		c.secret.Value = []byte(c.value)
+		_, err := h.Service.PutSecret(ctx, c.secret)
 		wantField(t, what, err, c.field)
 		if c.value != "v" && len(c.value) > 2 && strings.Contains(err.Error(), c.value) {
 			t.Errorf("%s: the error tells the value", what)

@@ -14,11 +14,11 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) er
 	if err := door.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	s, value, err := in.Noun(param(r, "name"))
+	c, err := in.Noun(param(r, "name"))
 	if err != nil {
 		return err
 	}
-	out, err := a.Service.PutSecret(r.Context(), s, value)
+	out, err := a.Service.PutSecret(r.Context(), c)
 	if err != nil {
 		return err
 	}

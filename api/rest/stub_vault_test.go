@@ -7,15 +7,10 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
-// secretCall is what the stub remembers of a PutSecret.
-type secretCall struct {
-	brig.Secret
-	value string
-}
-
-func (s *stub) PutSecret(_ context.Context, secret brig.Secret, value []byte) (*brig.Secret, error) {
-	s.saw(secretCall{secret, string(value)})
-	if err := secret.Check(value); err != nil {
+func (s *stub) PutSecret(_ context.Context, c brig.SecretChange) (*brig.Secret, error) {
+	s.saw(c)
+	secret := c.Apply(brig.Secret{})
+	if err := secret.Check(c.Value); err != nil {
 		return nil, err
 	}
 	secret.Version, secret.Created, secret.Updated = 2, epoch, epoch

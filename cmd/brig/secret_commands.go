@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/brig-run/brig"
 )
@@ -27,33 +28,56 @@ func (c *cli) secretSet() *cobra.Command {
 		hosts, places []string
 		exclusive     bool
 		plain         bool
+		reveal, keep  bool
 		env, file     string
 	)
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a secret, or give it another value",
-		Long: `Make a secret, or give it another value, which is read from standard input
-without the line break at its end. There is no way to give it as an argument:
-everybody on a machine can read those.
+		Short: "Make a secret, or change what the flags name",
+		Long: `Make a secret, or change one: give it another value, and change what the flags
+name. What they do not name stays as it is. The value is read from standard
+input without the line break at its end; a terminal asks for it and does not show
+it. There is no way to give it as an argument: everybody on a machine can read
+those.
 
 Without --host the value is a variable of sandboxes that are created with the
 secret. With it the value never enters one: what runs there has a placeholder,
-for which the value is put into requests to those hosts.`,
+for which the value is put into requests to those hosts. --reveal takes the hosts
+from a secret, so that sandboxes see its value.`,
 		Example: `  brig secret set db-password < password.txt
   brig secret set github --host api.github.com --from-env GITHUB_TOKEN
+  brig secret set github --keep-value --exclusive
   brig run --secret db-password=PGPASSWORD script.py`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			value, err := c.secretValue(env, file)
+			change := brig.SecretChange{Name: args[0], Hosts: hosts, Reveal: reveal}
+			var err error
+			switch {
+			case !keep:
+				change.Value, err = c.secretValue(env, file)
+			case env != "" || file != "":
+				err = brig.Errorf(brig.InvalidArgument, "--keep-value keeps the value: leave out --from-env and --from-file")
+			}
 			if err != nil {
 				return err
 			}
-			s := brig.Secret{Name: args[0], Hosts: hosts, Exclusive: exclusive, Plain: plain}
+			if reveal {
+				if len(hosts) > 0 {
+					return brig.Errorf(brig.InvalidArgument, "--reveal takes all hosts from the secret: leave out --host")
+				}
+				change.Hosts = []string{}
+			}
 			for _, p := range places {
-				s.Places = append(s.Places, brig.SecretPlace(p))
+				change.Places = append(change.Places, brig.SecretPlace(p))
+			}
+			if cmd.Flags().Changed("exclusive") {
+				change.Exclusive = &exclusive
+			}
+			if cmd.Flags().Changed("plain") {
+				change.Plain = &plain
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				out, err := svc.PutSecret(ctx, s, value)
+				out, err := svc.PutSecret(ctx, change)
 				if err != nil {
 					return err
 				}
@@ -66,6 +90,8 @@ for which the value is put into requests to those hosts.`,
 	fl.StringArrayVar(&places, "place", nil, "where in a request: header (default), query or body")
 	fl.BoolVar(&exclusive, "exclusive", false, "refuse requests to these hosts with other credentials")
 	fl.BoolVar(&plain, "plain", false, "let the value go to these hosts in clear HTTP, too")
+	fl.BoolVar(&reveal, "reveal", false, "take all hosts from the secret: sandboxes see its value")
+	fl.BoolVar(&keep, "keep-value", false, "keep the value, and change only what other flags name")
 	fl.StringVar(&env, "from-env", "", "take the value from the `variable`")
 	fl.StringVar(&file, "from-file", "", "take the value from the `file`, as it is")
 	return cmd
@@ -86,6 +112,15 @@ func (c *cli) secretValue(env, file string) ([]byte, error) {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, brig.InvalidField("--from-file", "%q cannot be read", file).Because(err)
+		}
+		return b, nil
+	}
+	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) {
+		_, _ = io.WriteString(c.stderr, "Value (it is not shown): ")
+		b, err := term.ReadPassword(int(f.Fd()))
+		_, _ = io.WriteString(c.stderr, "\n")
+		if err != nil {
+			return nil, brig.Errorf(brig.InvalidArgument, "the value cannot be read from the terminal").Because(err)
 		}
 		return b, nil
 	}

@@ -185,8 +185,11 @@ export class Brig {
     return this.#call('DELETE', ['sandboxes', name])
   }
 
-  /** Keeps a secret. With hosts no sandbox ever sees it: it is put into requests to these. */
-  putSecret(name: string, value: string, hosts: string[] = []): Promise<{ name: string; version: number }> {
+  /**
+   * Keeps a secret. With hosts no sandbox ever sees it: it is put into requests to these.
+   * Without, a secret that exists keeps those that it has.
+   */
+  putSecret(name: string, value: string, hosts?: string[]): Promise<{ name: string; version: number }> {
     return this.#call('PUT', ['secrets', name], { value, hosts })
   }
 

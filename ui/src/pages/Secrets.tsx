@@ -55,7 +55,8 @@ function Put() {
   const [hosts, setHosts] = useState<string[]>([]);
   const [exclusive, setExclusive] = useState(false);
   const put = useDo(
-    () => call("PUT", `/v1/secrets/${path(name)}`, { value, hosts, exclusive }),
+    // What is left empty stays as it is.
+    () => call("PUT", `/v1/secrets/${path(name)}`, hosts.length === 0 ? { value } : { value, hosts, exclusive }),
     () => {
       setValue("");
       close();
@@ -74,7 +75,7 @@ function Put() {
           <Stack>
             <TextInput label="Name" value={name} onChange={(e) => setName(e.currentTarget.value)} required data-autofocus />
             <PasswordInput label="Value" description="It is never shown again" value={value} onChange={(e) => setValue(e.currentTarget.value)} required autoComplete="off" />
-            <TagsInput label="Hosts" description="With hosts it never enters a sandbox: the proxy puts it into requests to these" value={hosts} onChange={setHosts} />
+            <TagsInput label="Hosts" description="With hosts it never enters a sandbox: the proxy puts it into requests to these. Empty keeps those that a secret has" value={hosts} onChange={setHosts} />
             <Switch label="Refuse other credentials to these hosts" checked={exclusive} onChange={(e) => setExclusive(e.currentTarget.checked)} disabled={hosts.length === 0} />
             <Button type="submit" loading={put.isPending}>
               Save

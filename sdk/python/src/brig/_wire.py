@@ -229,8 +229,8 @@ def secret(b: Body) -> n.SecretInfo:
 
 
 def secret_value(value: str | bytes, hosts: Sequence[str]) -> Body:
-    """Write a secret's value, and which hosts it is for."""
-    body: Body = {"hosts": list(hosts)}
+    """Write a secret's value, and which hosts it is for. Without any it keeps those that it has."""
+    body: Body = {"hosts": list(hosts)} if hosts else {}
     if isinstance(value, bytes):
         return body | {"value_b64": base64.b64encode(value).decode()}
     return body | {"value": value}
