@@ -63,7 +63,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.PutSecret(t.Context(), brig.Secret{Name: "s"}, []byte("swordfish-swordfish")); brig.KindOf(err) != brig.ConnectionFailed {
+		if _, err := c.PutSecret(t.Context(), brig.SecretChange{Name: "s", Value: []byte("swordfish-swordfish")}); brig.KindOf(err) != brig.ConnectionFailed {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(asked) != 1 || asked[0] != "Bearer "+key {

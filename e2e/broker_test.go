@@ -114,7 +114,7 @@ func brokers(t *testing.T, where string, o engine.Options, spec brig.Spec, confi
 	}
 	put := func(value string) string {
 		t.Helper()
-		if _, err := e.PutSecret(ctx, brig.Secret{Name: "token", Hosts: []string{"api.brig-test.com"}}, []byte(value)); err != nil {
+		if _, err := e.PutSecret(ctx, brig.SecretChange{Name: "token", Value: []byte(value), Hosts: []string{"api.brig-test.com"}}); err != nil {
 			t.Fatal(err)
 		}
 		return value
