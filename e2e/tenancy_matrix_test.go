@@ -186,7 +186,7 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	session, err := e.CreateSession(brig.WithActor(ctx, brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator, Key: "k-owner"}))
 	fatal(err)
-	_, err = e.PutSecret(ctx, brig.Secret{Name: "acmes"}, []byte("value"))
+	_, err = e.PutSecret(ctx, brig.SecretChange{Name: "acmes", Value: []byte("value")})
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
 	fatal(err)
